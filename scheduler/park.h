@@ -1,0 +1,69 @@
+/* Waiting: the one primitive below every wait of virtual and kernel threads.
+ *
+ * Two layers. vt_block/vt_unblock are a one-permit semaphore for each thread, as LockSupport.park in Java: an unblock
+ * that comes first is not lost, several collapse into one, and a block may return without one ("spurious"); whoever
+ * calls it loops on a condition of its own. vt_park/vt_unpark are a futex in user space: queues of waiters by address,
+ * first in first out, hashed into buckets; a waiter's node lives on its own stack.
+ *
+ * A virtual thread that blocks leaves its carrier to others; a kernel thread sleeps in the kernel. Both kinds wait in
+ * the same queues. All functions may be called by any thread, and those that only wake also in a signal handler (a
+ * handler never interrupts a scheduler section, see thread.h). */
+#ifndef VT_PARK_H
+#define VT_PARK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct vt_thread;
+
+#define VT_NEVER UINT64_MAX
+
+/* CLOCK_MONOTONIC in ns. */
+uint64_t vt_now(void);
+
+/* Sleeps until a permit is there (and takes it), until the deadline, or for no reason. Returns with the calling thread
+ * possibly on another carrier. */
+void vt_block(uint64_t deadline);
+
+/* Gives t its permit and makes it runnable if it is blocked. */
+void vt_unblock(struct vt_thread *t);
+
+/* Lets others run first. A virtual thread goes behind the runnable ones of its place. */
+void vt_yield(void);
+
+enum vt_park_flags {
+    VT_PARK_INTERRUPTIBLE = 1, /* a signal or a cancellation ends the wait with EINTR */
+};
+
+#define VT_BITS_ALL UINT32_MAX
+
+/* Waits while *addr is expected, as FUTEX_WAIT_BITSET: 0 when woken, EAGAIN when *addr differs at the start,
+ * ETIMEDOUT, EINTR (only if interruptible). A wake-up that comes together with a time-out or an interruption wins. */
+int vt_park(const _Atomic uint32_t *addr, uint32_t expected, uint64_t deadline, uint32_t bits, unsigned flags);
+
+/* The general form: with the bucket locked, check(arg) decides whether to wait at all (false: EAGAIN; NULL: yes);
+ * queued and with the lock released, but before sleeping, then(arg) runs (to release a mutex; may be NULL). check must
+ * not block nor call anything of this header. */
+int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
+               uint32_t bits, unsigned flags);
+
+/* Wakes up to max waiters of addr whose bits meet these, in the order in which they came; returns how many. */
+unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits);
+
+/* Wakes the first waiter of addr. under(arg, woken, more) is called with the bucket locked, after the waiter has been
+ * unlinked and before it can run: woken says whether there was one, more whether others stay. Here a lock word or a
+ * count of waiters is brought into line with the queue: no waiter of addr can come or go meanwhile. */
+void vt_unpark_one(const void *addr, void (*under)(void *arg, bool woken, bool more), void *arg);
+
+/* Wakes up to wake waiters of from and moves up to move further ones to the queue of to, in order. check as above,
+ * with both buckets locked. Returns the number woken plus moved, or -1 when check said no; *woken gets the number
+ * woken (may be NULL). A moved waiter that times out or is interrupted leaves the queue of to. */
+int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned move, bool (*check)(void *),
+                      void *arg, unsigned *woken);
+
+/* Whether anyone waits on addr; a hint without the lock held. */
+bool vt_parked_on(const void *addr);
+
+#endif

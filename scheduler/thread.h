@@ -1,0 +1,126 @@
+/* What the scheduler knows of a thread, virtual or kernel.
+ *
+ * Every thread that waits has one descriptor, struct vt_thread. A virtual thread's is made with it; a kernel thread
+ * (main, a thread made inside libc, a carrier) is adopted at its first wait. Descriptors are type-stable: their memory
+ * is never given back and never becomes anything else, so a late vt_unblock() of a thread that has gone is harmless:
+ * its successor sees one wake-up too many, which every waiter must tolerate anyway. */
+#ifndef VT_THREAD_H
+#define VT_THREAD_H
+
+#include "arch.h"
+#include "runq.h"
+#include "wheel.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vt_carrier;
+struct vt_place;
+struct vt_slot;
+
+enum vt_kind {
+    VT_KERNEL = 0,  /* waits on a kernel futex */
+    VT_VIRTUAL = 1, /* parks */
+};
+
+/* What a descriptor's life word says; see life.c. */
+enum vt_life {
+    VT_DETACHED = 1, /* nobody will join: the descriptor is freed at the end */
+    VT_ENDED = 2,    /* the start routine is over and the stack has been left */
+    VT_JOINING = 4,  /* a thread is waiting in a join; joiner says who */
+    VT_JOINED = 8,   /* taken by a join: any further use is the caller's error */
+};
+
+/* Reasons to end a wait early, in vt_thread.interrupt. */
+enum vt_interrupt {
+    VT_SIGNALLED = 1, /* a signal waits for this thread */
+    VT_CANCELLED = 2, /* pthread_cancel */
+};
+
+struct vt_thread {
+    struct vt_task task;          /* run-queue link; first, so that a task is its thread */
+    _Atomic uint32_t token;       /* vt_block/vt_unblock, see park.h */
+    uint32_t kind;                /* enum vt_kind */
+    _Atomic uint32_t crit;        /* depth of scheduler sections; written by the thread alone, read by the monitor and
+                                     by signal handlers on the same thread */
+    uint32_t tid;                 /* what gettid() says; above every kernel thread's if virtual */
+    struct vt_carrier *carrier;   /* who runs it; virtual and mounted only. Stable while the thread runs */
+    struct vt_context ctx;        /* while not mounted */
+    void *tp;                     /* thread pointer: its TCB */
+    struct vt_timer timer;        /* of the wait it is in */
+    struct vt_place *timer_place; /* whose wheel holds the timer, or NULL */
+    _Atomic uint32_t interrupt;   /* enum vt_interrupt, set by others */
+    _Atomic uint32_t life;        /* enum vt_life */
+    struct vt_thread *joiner;     /* valid under VT_JOINING */
+    struct vt_slot *slot;         /* stack and TLS */
+    void *(*start)(void *);
+    void *arg;
+    void *result;
+    uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
+    _Atomic uint64_t deferred;    /* signals put off while crit, taken on leaving */
+    struct vt_thread *all_next, *all_prev; /* list of living virtual threads */
+    uint64_t tls_generation;      /* modules that its TLS is initialised for (tcb.h) */
+    const char *wait_what;        /* what it waits in, for dumps; static text */
+    const void *wait_on;          /* the address or descriptor number */
+    uint32_t generation;          /* bumped at each reuse of the descriptor */
+    uint32_t index;               /* of the descriptor */
+    char name[16];                /* pthread_setname_np */
+};
+
+/* The calling thread's descriptor; NULL in a kernel thread that has not been adopted. Initial-exec, and in a virtual
+ * thread part of its own TLS, so it needs no change at a switch. */
+extern __thread struct vt_thread *vt_self __attribute__((tls_model("initial-exec")));
+
+/* The calling kernel thread's descriptor, made at its first call. Aborts with a line if there is no memory for it. */
+struct vt_thread *vt_adopt(void);
+
+/* The calling thread's descriptor. Any thread. */
+static inline struct vt_thread *vt_current(void)
+{
+    struct vt_thread *t = vt_self;
+    return __builtin_expect(t != NULL, 1) ? t : vt_adopt();
+}
+
+static inline bool vt_is_virtual(void)
+{
+    return vt_self && vt_self->kind == VT_VIRTUAL;
+}
+
+/* The id that mutexes keep as owner: unique among living threads, what gettid() says. */
+static inline uint32_t vt_tid(void)
+{
+    return vt_current()->tid;
+}
+
+/* --- scheduler sections ------------------------------------------------------------------------------------------
+ * Between vt_enter and vt_leave a thread may hold the scheduler's locks and touch its carrier's place. The monitor
+ * does not take the place away, and no handler of the program runs on this thread: a signal that arrives is put off
+ * until vt_leave. Sections nest; they are short and never wait for anything but a spin lock. */
+
+void vt_await_claim(struct vt_thread *t); /* waits until the monitor has made up its mind about t's place */
+void vt_put_off(struct vt_thread *t);     /* takes the signals that were put off */
+
+/* Enters a section and returns the calling thread. */
+static inline struct vt_thread *vt_enter(void)
+{
+    struct vt_thread *t = vt_current();
+    atomic_store_explicit(&t->crit, atomic_load_explicit(&t->crit, memory_order_relaxed) + 1, memory_order_relaxed);
+    /* Pairs with the monitor's membarrier: either it sees crit, or we see its claim (monitor.c). */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (t->carrier)
+        vt_await_claim(t);
+    return t;
+}
+
+static inline void vt_leave(struct vt_thread *t)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    uint32_t depth = atomic_load_explicit(&t->crit, memory_order_relaxed) - 1;
+    atomic_store_explicit(&t->crit, depth, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(depth == 0 && atomic_load_explicit(&t->deferred, memory_order_relaxed) != 0, 0))
+        vt_put_off(t);
+}
+
+#endif
