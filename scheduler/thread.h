@@ -49,7 +49,7 @@ struct vt_thread {
     struct vt_context ctx;        /* while not mounted */
     void *tp;                     /* thread pointer: its TCB */
     struct vt_timer timer;        /* of the wait it is in */
-    struct vt_place *timer_place; /* whose wheel holds the timer, or NULL */
+    struct vt_place *_Atomic timer_place; /* whose wheel holds the timer, or NULL */
     _Atomic uint32_t interrupt;   /* enum vt_interrupt, set by others */
     _Atomic uint32_t life;        /* enum vt_life */
     struct vt_thread *joiner;     /* valid under VT_JOINING */
@@ -59,10 +59,10 @@ struct vt_thread {
     void *result;
     uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
     _Atomic uint64_t deferred;    /* signals put off while crit, taken on leaving */
-    struct vt_thread *all_next, *all_prev; /* list of living virtual threads */
     uint64_t tls_generation;      /* modules that its TLS is initialised for (tcb.h) */
     const char *wait_what;        /* what it waits in, for dumps; static text */
     const void *wait_on;          /* the address or descriptor number */
+    _Atomic uint32_t alive;       /* from its making until its stack has been left */
     uint32_t generation;          /* bumped at each reuse of the descriptor */
     uint32_t index;               /* of the descriptor */
     char name[16];                /* pthread_setname_np */

@@ -1,0 +1,65 @@
+/* A place's way to the kernel: an io_uring, or where that is forbidden an epoll set. Everything here is the owner's, in a
+ * section, unless it says otherwise. */
+#ifndef VT_RING_H
+#define VT_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vt_place;
+struct vt_ring;
+struct vt_thread;
+struct vt_io_req;
+
+enum vt_io_backend {
+    VT_IO_AUTO = 0,
+    VT_IO_URING = 1,
+    VT_IO_EPOLL = 2,
+};
+
+/* A request under way; on the stack of the thread that waits for it. */
+struct vt_op {
+    struct vt_thread *thread;
+    struct vt_place *place;    /* whose ring has it */
+    struct vt_op *mail_next;   /* in the mailbox of that place */
+    _Atomic uint32_t done;     /* res is valid; the last access of the ring to the op */
+    int32_t res;
+    int32_t fd;                /* epoll only: what is watched */
+};
+
+/* Chooses the back end: tries io_uring unless told otherwise. 0 or an errno. Once, any thread. */
+int vt_ring_choose(enum vt_io_backend wanted);
+enum vt_io_backend vt_ring_backend(void);
+
+/* Makes p's ring. 0 or an errno. By whoever is to attend p. */
+int vt_ring_open(struct vt_place *p);
+
+/* Queues a request; it leaves with the next vt_ring_submit. */
+void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req *req);
+
+/* Queues a wait for poll events. 0, or an errno at once (epoll only; EEXIST: the descriptor is being waited for there). */
+int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events);
+
+/* Asks for an early end of op. Any thread that is in a section; op completes some time later, also if it was done. */
+void vt_ring_cancel(struct vt_place *mine, struct vt_op *op);
+
+/* Hands over what is queued. */
+void vt_ring_submit(struct vt_place *p);
+
+/* Whether there is something to submit or to reap; a few loads. Any thread, then a hint. */
+bool vt_ring_stirs(const struct vt_place *p);
+
+/* How many requests have been queued and have not completed. */
+unsigned vt_ring_inflight(const struct vt_place *p);
+
+/* Takes completions, making their threads runnable, without waiting. */
+void vt_ring_reap(struct vt_place *p);
+
+/* Submits, sleeps until a completion, a vt_ring_wake or the deadline, and reaps. */
+void vt_ring_wait(struct vt_place *p, uint64_t deadline);
+
+/* Ends a vt_ring_wait, the present one or the next. Any thread; async-signal-safe. */
+void vt_ring_wake(struct vt_place *p);
+
+#endif

@@ -1,0 +1,511 @@
+#include "sched.h"
+
+#include "config.h"
+#include "monitor.h"
+#include "park.h"
+#include "ring.h"
+#include "sys.h"
+
+#include <errno.h>
+
+/* After so many switches from thread to thread the carrier looks round: ring, timers, other places. */
+#define VT_DIRECT_MAX 32
+/* After so many picks of the slot for the newest in a row, the queue has its turn: a pair that wakes each other must not
+ * starve the rest. */
+#define VT_NEXT_STREAK 16
+/* Every so many picks the process's queue comes before the place's own. Prime, so that it keeps no step with programs. */
+#define VT_GLOBAL_TURN 61
+#define VT_SOLO_MAX    1023
+
+struct vt_sched vt_sched;
+
+/* --- mounting --------------------------------------------------------------------------------------------------- */
+
+static void push_last(struct vt_place *p, struct vt_task *task)
+{
+    if (vt_runq_push(&p->runq, task))
+        return;
+    struct vt_task_list list = VT_TASK_LIST_INIT;
+    vt_runq_take_half(&p->runq, &list);
+    vt_task_list_push(&list, task);
+    vt_globq_push_list(&vt_sched.globq, &list);
+}
+
+static struct vt_task *take_global(struct vt_place *p, size_t max)
+{
+    struct vt_task_list list = VT_TASK_LIST_INIT;
+    if (!vt_globq_pop(&vt_sched.globq, max, &list))
+        return NULL;
+    struct vt_task *first = vt_task_list_pop(&list);
+    struct vt_task *task;
+    while ((task = vt_task_list_pop(&list)))
+        push_last(p, task);
+    return first;
+}
+
+/* The thread that p should run next, of those that p itself knows of. */
+static struct vt_thread *pick(struct vt_place *p)
+{
+    struct vt_task *task;
+    if (++p->picks % VT_GLOBAL_TURN == 0 && vt_globq_len(&vt_sched.globq) && (task = take_global(p, 1)))
+        return (struct vt_thread *)task;
+    if (atomic_load_explicit(&p->next, memory_order_relaxed) &&
+        (task = atomic_exchange_explicit(&p->next, NULL, memory_order_acquire))) {
+        if (++p->next_streak <= VT_NEXT_STREAK || vt_runq_len(&p->runq) == 0)
+            return (struct vt_thread *)task;
+        push_last(p, task);
+    }
+    p->next_streak = 0;
+    return (struct vt_thread *)vt_runq_pop(&p->runq);
+}
+
+static void mount(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
+{
+    t->carrier = c;
+    atomic_store_explicit(&c->mounted, t, memory_order_relaxed);
+    atomic_store_explicit(&p->mounts, atomic_load_explicit(&p->mounts, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (__builtin_expect(c->kernel_mask != t->sigmask, 0)) {
+        c->kernel_mask = t->sigmask;
+        vt_sys_sigmask(t->sigmask);
+    }
+}
+
+void vt_run_after(struct vt_carrier *c)
+{
+    void (*after)(struct vt_carrier *, void *) = c->after;
+    if (after) {
+        c->after = NULL;
+        after(c, c->after_arg);
+    }
+}
+
+void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
+{
+    struct vt_carrier *c = t->carrier;
+    struct vt_place *p = atomic_load_explicit(&c->place, memory_order_relaxed);
+    struct vt_thread *next = NULL;
+    if (p && ++p->direct < VT_DIRECT_MAX)
+        next = pick(p);
+    c->after = after;
+    c->after_arg = t;
+    if (next) {
+        p->stats.direct++;
+        mount(c, p, next);
+        vt_context_switch(&t->ctx, &next->ctx, next->tp);
+    } else {
+        atomic_store_explicit(&c->mounted, NULL, memory_order_relaxed);
+        vt_context_switch(&t->ctx, &c->ctx, c->tp);
+    }
+    vt_run_after(t->carrier);
+}
+
+/* --- making runnable ---------------------------------------------------------------------------------------------- */
+
+/* A lone thread lies in the slot of a place whose carrier is running another. Mostly the running one parks at once (a
+ * ping-pong) and another carrier would come in vain; so the calls become rarer until one of them helps. What is missed
+ * the monitor sees. */
+static void solo_wake(struct vt_place *p)
+{
+    if (p->solo_skip) {
+        p->solo_skip--;
+        return;
+    }
+    p->solo_wait = p->solo_wait < VT_SOLO_MAX / 2 ? 2 * p->solo_wait + 1 : VT_SOLO_MAX;
+    p->solo_skip = p->solo_wait;
+    vt_wake_idle();
+}
+
+void vt_ready(struct vt_thread *t)
+{
+    struct vt_carrier *c = vt_self->carrier;
+    struct vt_place *p = c ? atomic_load_explicit(&c->place, memory_order_relaxed) : NULL;
+    if (!p) {
+        vt_globq_push(&vt_sched.globq, &t->task);
+        vt_wake_idle();
+        return;
+    }
+    /* seq_cst: before the look at nidle in vt_wake_idle, against a carrier that says it is idle and then looks here. */
+    struct vt_task *old = atomic_exchange_explicit(&p->next, &t->task, memory_order_seq_cst);
+    if (old) {
+        push_last(p, old);
+        vt_wake_idle();
+    } else if (atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed) &&
+               atomic_load_explicit(&c->mounted, memory_order_relaxed)) {
+        solo_wake(p);
+    }
+}
+
+void vt_ready_last(struct vt_thread *t)
+{
+    struct vt_carrier *c = vt_self->carrier;
+    struct vt_place *p = c ? atomic_load_explicit(&c->place, memory_order_relaxed) : NULL;
+    if (!p) {
+        vt_globq_push(&vt_sched.globq, &t->task);
+        vt_wake_idle();
+        return;
+    }
+    push_last(p, &t->task);
+    if (vt_runq_len(&p->runq) > 1 || atomic_load_explicit(&c->mounted, memory_order_relaxed)) {
+        atomic_thread_fence(memory_order_seq_cst); /* as in vt_ready */
+        vt_wake_idle();
+    }
+}
+
+/* --- idle places -------------------------------------------------------------------------------------------------- */
+
+static struct vt_place *idle_pop(bool called)
+{
+    vt_lock(&vt_sched.idle_lock);
+    struct vt_place *p = vt_sched.idle;
+    if (p) {
+        vt_sched.idle = p->idle_next;
+        p->called = called;
+        atomic_store_explicit(&p->idle, false, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&vt_sched.nidle, 1, memory_order_seq_cst);
+    }
+    vt_unlock(&vt_sched.idle_lock);
+    return p;
+}
+
+static bool idle_remove(struct vt_place *p)
+{
+    if (!atomic_load_explicit(&p->idle, memory_order_relaxed))
+        return false;
+    for (struct vt_place **link = &vt_sched.idle; *link; link = &(*link)->idle_next) {
+        if (*link == p) {
+            *link = p->idle_next;
+            atomic_store_explicit(&p->idle, false, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&vt_sched.nidle, 1, memory_order_seq_cst);
+            return true;
+        }
+    }
+    return false;
+}
+
+void vt_place_set_idle(struct vt_place *p)
+{
+    vt_lock(&vt_sched.idle_lock);
+    p->idle_next = vt_sched.idle;
+    vt_sched.idle = p;
+    p->called = false;
+    atomic_store_explicit(&p->idle, true, memory_order_relaxed);
+    atomic_fetch_add_explicit(&vt_sched.nidle, 1, memory_order_seq_cst);
+    vt_unlock(&vt_sched.idle_lock);
+}
+
+struct vt_place *vt_place_take_unattended(struct vt_place *p)
+{
+    struct vt_place *found = NULL;
+    vt_lock(&vt_sched.idle_lock);
+    if (p && atomic_load_explicit(&p->idle, memory_order_relaxed) &&
+        !atomic_load_explicit(&p->carrier, memory_order_relaxed)) {
+        found = p;
+    } else {
+        for (struct vt_place *q = vt_sched.idle; q && !found; q = q->idle_next)
+            if (!atomic_load_explicit(&q->carrier, memory_order_relaxed))
+                found = q;
+    }
+    if (found)
+        idle_remove(found);
+    vt_unlock(&vt_sched.idle_lock);
+    return found;
+}
+
+/* Gets p, which is nobody's and not on the idle list, going. False if there is no carrier for it. */
+static bool attend(struct vt_place *p, bool searching)
+{
+    struct vt_carrier *c = vt_spare_take();
+    if (!c)
+        return false;
+    c->searching = searching;
+    vt_spare_give(c, p);
+    return true;
+}
+
+void vt_wake_idle(void)
+{
+    unsigned none = 0;
+    if (atomic_load_explicit(&vt_sched.nidle, memory_order_seq_cst) == 0 ||
+        atomic_load_explicit(&vt_sched.searching, memory_order_seq_cst) != 0 ||
+        !atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst,
+                                                 memory_order_relaxed))
+        return;
+    struct vt_place *p = idle_pop(true);
+    if (p) {
+        /* An attended place stays so: its carrier sleeps, and will find that it has been called. */
+        if (atomic_load_explicit(&p->carrier, memory_order_acquire)) {
+            vt_ring_wake(p);
+            return;
+        }
+        if (attend(p, true))
+            return;
+        vt_place_set_idle(p);
+    }
+    atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
+}
+
+void vt_wake_place(struct vt_place *p)
+{
+    vt_lock(&vt_sched.idle_lock);
+    bool was = idle_remove(p);
+    vt_unlock(&vt_sched.idle_lock);
+    if (!was)
+        return;
+    if (atomic_load_explicit(&p->carrier, memory_order_acquire))
+        vt_ring_wake(p);
+    else if (!attend(p, false))
+        vt_place_set_idle(p);
+}
+
+bool vt_place_needs_carrier(const struct vt_place *p)
+{
+    return vt_runq_len(&p->runq) || atomic_load_explicit(&p->next, memory_order_relaxed) ||
+           atomic_load_explicit(&p->due, memory_order_relaxed) != VT_NEVER || vt_ring_inflight(p) || vt_ring_stirs(p) ||
+           vt_globq_len(&vt_sched.globq);
+}
+
+/* --- timers ------------------------------------------------------------------------------------------------------- */
+
+void vt_timer_arm(struct vt_place *mine, struct vt_thread *t, uint64_t deadline)
+{
+    struct vt_place *p = mine ? mine : &vt_sched.places[t->index % vt_sched.nplaces];
+    vt_lock(&p->timer_lock);
+    vt_wheel_add(&p->wheel, &t->timer, deadline);
+    atomic_store_explicit(&t->timer_place, p, memory_order_relaxed);
+    uint64_t due = vt_wheel_next(&p->wheel);
+    bool earlier = due < atomic_load_explicit(&p->due, memory_order_relaxed);
+    if (earlier)
+        atomic_store_explicit(&p->due, due, memory_order_seq_cst);
+    vt_unlock(&p->timer_lock);
+    if (earlier && !mine)
+        vt_wake_place(p);
+}
+
+void vt_timer_disarm(struct vt_thread *t)
+{
+    struct vt_place *p = atomic_load_explicit(&t->timer_place, memory_order_acquire);
+    if (!p)
+        return;
+    vt_lock(&p->timer_lock);
+    if (vt_wheel_remove(&p->wheel, &t->timer) && vt_wheel_count(&p->wheel) == 0)
+        atomic_store_explicit(&p->due, VT_NEVER, memory_order_relaxed);
+    atomic_store_explicit(&t->timer_place, NULL, memory_order_relaxed);
+    vt_unlock(&p->timer_lock);
+}
+
+/* Owner. Copies what has expired before it wakes anybody: a thread that runs may arm its timer again. */
+static void expire_timers(struct vt_place *p, uint64_t now)
+{
+    for (;;) {
+        struct vt_thread *expired[64];
+        unsigned n = 0;
+        vt_lock(&p->timer_lock);
+        for (struct vt_timer *timer = vt_wheel_expire(&p->wheel, now, 64); timer; timer = timer->next) {
+            struct vt_thread *t = (struct vt_thread *)((char *)timer - offsetof(struct vt_thread, timer));
+            atomic_store_explicit(&t->timer_place, NULL, memory_order_release);
+            expired[n++] = t;
+        }
+        uint64_t due = vt_wheel_next(&p->wheel);
+        atomic_store_explicit(&p->due, due, memory_order_relaxed);
+        vt_unlock(&p->timer_lock);
+        p->stats.timers += n;
+        for (unsigned i = 0; i < n; i++)
+            vt_unblock(expired[i]);
+        if (due > now)
+            return;
+    }
+}
+
+/* --- the carrier's loop -------------------------------------------------------------------------------------------- */
+
+static uint32_t random_next(struct vt_carrier *c)
+{
+    uint32_t x = c->random ? c->random : (uint32_t)c->tid | 1;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return c->random = x;
+}
+
+/* Takes the slot of a place whose carrier leaves it lying for some microseconds. */
+static struct vt_task *steal_next(struct vt_place *victim)
+{
+    struct vt_task *task = atomic_load_explicit(&victim->next, memory_order_relaxed);
+    if (!task)
+        return NULL;
+    uint64_t mounts = atomic_load_explicit(&victim->mounts, memory_order_relaxed);
+    for (int i = 0; i < 64; i++)
+        vt_cpu_relax();
+    /* Only a hint: if the slot was emptied and filled with the same thread meanwhile, it is as good to take. */
+    if (atomic_load_explicit(&victim->mounts, memory_order_relaxed) != mounts ||
+        !atomic_compare_exchange_strong_explicit(&victim->next, &task, NULL, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return NULL;
+    victim->solo_wait = 0; /* races with the owner, for a guess */
+    return task;
+}
+
+static struct vt_thread *steal(struct vt_carrier *c, struct vt_place *p)
+{
+    unsigned n = vt_sched.nplaces, start = n > 1 ? random_next(c) % n : 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct vt_place *victim = &vt_sched.places[(start + i) % n];
+        struct vt_task *first;
+        unsigned got;
+        if (victim != p && vt_runq_len(&victim->runq) &&
+            (got = vt_runq_steal(&victim->runq, &p->runq, &first)) != 0) {
+            p->stats.steals += got;
+            return (struct vt_thread *)first;
+        }
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct vt_place *victim = &vt_sched.places[(start + i) % n];
+        struct vt_task *task;
+        if (victim != p && (task = steal_next(victim))) {
+            p->stats.steals++;
+            return (struct vt_thread *)task;
+        }
+    }
+    return NULL;
+}
+
+static bool work_elsewhere(const struct vt_place *p)
+{
+    if (vt_globq_len(&vt_sched.globq))
+        return true;
+    for (unsigned i = 0; i < vt_sched.nplaces; i++)
+        if (&vt_sched.places[i] != p && vt_runq_len(&vt_sched.places[i].runq))
+            return true;
+    return false;
+}
+
+/* Sleeps until there may be something to do. First it says so, then it looks once more: whoever makes a thread runnable
+ * first queues it, then looks for idle places. */
+static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
+{
+    vt_place_set_idle(p);
+    if (c->searching) {
+        c->searching = false;
+        atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!work_elsewhere(p)) {
+        p->stats.sleeps++;
+        vt_ring_wait(p, atomic_load_explicit(&p->due, memory_order_relaxed));
+    }
+    vt_lock(&vt_sched.idle_lock);
+    idle_remove(p);
+    c->searching = p->called;
+    p->called = false;
+    vt_unlock(&vt_sched.idle_lock);
+    vt_monitor_wake();
+}
+
+/* The next thread for c, which attends p, to run; waits for one. */
+struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p)
+{
+    struct vt_thread *t;
+    for (;;) {
+        p->direct = 0;
+        if (vt_ring_stirs(p)) {
+            vt_ring_submit(p);
+            vt_ring_reap(p);
+        }
+        uint64_t due = atomic_load_explicit(&p->due, memory_order_relaxed), now;
+        if (due != VT_NEVER && (now = vt_now()) >= due)
+            expire_timers(p, now);
+        size_t share = vt_globq_len(&vt_sched.globq) / vt_sched.nplaces + 1;
+        if ((t = pick(p)) || (t = (struct vt_thread *)take_global(p, share < 64 ? share : 64)) || (t = steal(c, p)))
+            break;
+        sleep_idle(c, p);
+    }
+    if (c->searching) {
+        c->searching = false;
+        atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
+        /* The one who found work sees to it that the next one looks. */
+        if (vt_runq_len(&p->runq) || work_elsewhere(p))
+            vt_wake_idle();
+    }
+    return t;
+}
+
+void vt_run(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
+{
+    mount(c, p, t);
+    vt_context_switch(&c->ctx, &t->ctx, t->tp);
+    vt_run_after(c);
+}
+
+/* --- places for those who lost theirs ---------------------------------------------------------------------------- */
+
+static void requeue(struct vt_carrier *c, void *arg)
+{
+    (void)c;
+    vt_ready_last(arg);
+}
+
+static void requeue_global(struct vt_carrier *c, void *arg)
+{
+    struct vt_thread *t = arg;
+    (void)c;
+    vt_globq_push(&vt_sched.globq, &t->task);
+    vt_wake_idle();
+}
+
+struct vt_place *vt_need_place(struct vt_thread *t)
+{
+    struct vt_place *p = atomic_load_explicit(&t->carrier->place, memory_order_relaxed);
+    if (p)
+        return p;
+    /* Who mounts it has a place, which cannot be taken before it leaves its section. */
+    vt_unmount(t, requeue_global);
+    return atomic_load_explicit(&t->carrier->place, memory_order_relaxed);
+}
+
+void vt_yield(void)
+{
+    struct vt_thread *t = vt_enter();
+    struct vt_place *p = NULL;
+    if (t->kind == VT_VIRTUAL)
+        p = atomic_load_explicit(&t->carrier->place, memory_order_relaxed);
+    if (!p) {
+        vt_leave(t);
+        vt_sys0(SYS_sched_yield);
+        return;
+    }
+    p->stats.yields++;
+    bool others = vt_runq_len(&p->runq) || atomic_load_explicit(&p->next, memory_order_relaxed) ||
+                  vt_globq_len(&vt_sched.globq);
+    uint64_t due = others ? VT_NEVER : atomic_load_explicit(&p->due, memory_order_relaxed);
+    if (others || vt_ring_stirs(p) || (due != VT_NEVER && due <= vt_now())) {
+        vt_unmount(t, requeue);
+        vt_leave(t);
+        return;
+    }
+    vt_leave(t);
+    vt_sys0(SYS_sched_yield);
+}
+
+/* --- start -------------------------------------------------------------------------------------------------------- */
+
+int vt_places_make(unsigned n)
+{
+    size_t size = sizeof(struct vt_place) * n;
+    void *mem = vt_sys_map(size);
+    if (!mem)
+        return ENOMEM;
+    vt_sched.places = mem;
+    vt_sched.nplaces = n;
+    uint64_t now = vt_now();
+    vt_globq_init(&vt_sched.globq);
+    for (unsigned i = n; i-- > 0;) {
+        struct vt_place *p = &vt_sched.places[i];
+        p->index = i;
+        vt_runq_init(&p->runq);
+        vt_wheel_init(&p->wheel, now);
+        atomic_store_explicit(&p->due, VT_NEVER, memory_order_relaxed);
+        vt_place_set_idle(p);
+    }
+    return 0;
+}

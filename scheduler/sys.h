@@ -1,0 +1,76 @@
+/* Raw system calls: no errno, no cancellation, no interposition. The result is the kernel's: >= 0, or -errno. */
+#ifndef VT_SYS_H
+#define VT_SYS_H
+
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static inline long vt_sys6(long n, long a, long b, long c, long d, long e, long f)
+{
+    long ret;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(ret)
+                     : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return ret;
+}
+
+static inline long vt_sys0(long n)
+{
+    return vt_sys6(n, 0, 0, 0, 0, 0, 0);
+}
+
+static inline long vt_sys1(long n, long a)
+{
+    return vt_sys6(n, a, 0, 0, 0, 0, 0);
+}
+
+static inline long vt_sys2(long n, long a, long b)
+{
+    return vt_sys6(n, a, b, 0, 0, 0, 0);
+}
+
+static inline long vt_sys3(long n, long a, long b, long c)
+{
+    return vt_sys6(n, a, b, c, 0, 0, 0);
+}
+
+static inline long vt_sys4(long n, long a, long b, long c, long d)
+{
+    return vt_sys6(n, a, b, c, d, 0, 0);
+}
+
+/* Anonymous private memory that is not counted against overcommit; NULL when there is none. */
+static inline void *vt_sys_map(size_t size)
+{
+    long ret = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return ret < 0 && ret > -4096 ? NULL : (void *)ret;
+}
+
+/* Sets the calling kernel thread's signal mask (signals 1 to 64). */
+static inline void vt_sys_sigmask(uint64_t mask)
+{
+    vt_sys4(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&mask, 0, sizeof mask);
+}
+
+/* Sleeps while *word is expected; until is CLOCK_MONOTONIC, absolute, or NULL. 0 or -errno. */
+static inline long vt_sys_futex_wait(const void *word, uint32_t expected, const struct timespec *until)
+{
+    return vt_sys6(SYS_futex, (long)word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, (long)until, 0,
+                   FUTEX_BITSET_MATCH_ANY);
+}
+
+static inline long vt_sys_futex_wake(const void *word, uint32_t n)
+{
+    return vt_sys3(SYS_futex, (long)word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, n);
+}
+
+#endif
