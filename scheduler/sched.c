@@ -439,10 +439,22 @@ void vt_run(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
 
 /* --- places for those who lost theirs ---------------------------------------------------------------------------- */
 
+/* Behind the others, without calling for help as long as the one that runs is all that it waits for. */
 static void requeue(struct vt_carrier *c, void *arg)
 {
-    (void)c;
-    vt_ready_last(arg);
+    struct vt_place *p = atomic_load_explicit(&c->place, memory_order_relaxed);
+    struct vt_thread *t = arg;
+    if (!p) {
+        vt_ready_last(t);
+        return;
+    }
+    push_last(p, &t->task);
+    if (atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed)) {
+        if (vt_runq_len(&p->runq) > 1)
+            vt_wake_idle();
+        else
+            solo_wake(p);
+    }
 }
 
 static void requeue_global(struct vt_carrier *c, void *arg)

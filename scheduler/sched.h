@@ -62,14 +62,15 @@ struct vt_place {
 };
 
 struct vt_carrier {
+    struct vt_claim claim;                      /* first: see thread.h */
     struct vt_thread self;                      /* its own context's descriptor; a kernel thread */
     struct vt_context ctx;                      /* its own context, while it runs a virtual thread */
     void *tp;                                   /* its own thread pointer */
     struct vt_place *_Atomic place;             /* what it attends, or NULL */
     struct vt_thread *_Atomic mounted;          /* the virtual thread that it runs, or NULL */
-    _Atomic bool claimed;                       /* the monitor is deciding about its place */
     bool searching;                             /* counted in vt_sched.searching */
     uint32_t random;                            /* whom to steal from */
+    struct vt_place *lost;                      /* what it attended before its last hand-off */
     void (*after)(struct vt_carrier *, void *); /* what the context switched to does first */
     void *after_arg;
     uint64_t kernel_mask;                       /* the kernel thread's signal mask */
@@ -93,7 +94,6 @@ struct vt_sched {
     struct vt_carrier *spares;
     unsigned ncarriers, max_carriers;       /* under spare_lock */
     _Atomic bool started;
-    _Atomic uint64_t handoffs_blocked, handoffs_computing, handoffs_asked, handoffs_refused;
 };
 
 extern struct vt_sched vt_sched;
@@ -150,14 +150,21 @@ void vt_run(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t);
 
 /* --- hand-off, between sched.c and carrier.c -------------------------------------------------------------------------- */
 
-/* A spare carrier that is nobody's, made if need be; NULL if there can be no more. In a section. */
+/* A spare carrier; NULL if there is none now. In a section. */
 struct vt_carrier *vt_spare_take(void);
 
 /* Lets c, from vt_spare_take, attend p. */
 void vt_spare_give(struct vt_carrier *c, struct vt_place *p);
 
-/* Puts c back unused. */
+/* Puts c among the spares. */
 void vt_spare_return(struct vt_carrier *c);
+
+/* Gives spare carriers to places that need one and have none. In a section. */
+void vt_adopt_orphans(void);
+
+/* Takes p from c, whose thread t has been running since the mount numbered mounts, and gives it to a spare. False if t is
+ * in a section or has been left meanwhile. The monitor. */
+bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_thread *t, uint64_t mounts);
 
 /* Whether p needs a carrier now. Any thread, a hint unless p is unattended. */
 bool vt_place_needs_carrier(const struct vt_place *p);

@@ -98,8 +98,15 @@ static inline uint32_t vt_tid(void)
  * does not take the place away, and no handler of the program runs on this thread: a signal that arrives is put off
  * until vt_leave. Sections nest; they are short and never wait for anything but a spin lock. */
 
-void vt_await_claim(struct vt_thread *t); /* waits until the monitor has made up its mind about t's place */
-void vt_put_off(struct vt_thread *t);     /* takes the signals that were put off */
+/* Waits until the monitor has made up its mind about the place of the calling thread's carrier. */
+void vt_await_claim(struct vt_carrier *c);
+
+void vt_put_off(struct vt_thread *t); /* takes the signals that were put off */
+
+/* The first member of struct vt_carrier (sched.h): the monitor is deciding. */
+struct vt_claim {
+    _Atomic bool claimed;
+};
 
 /* Enters a section and returns the calling thread. */
 static inline struct vt_thread *vt_enter(void)
@@ -108,8 +115,8 @@ static inline struct vt_thread *vt_enter(void)
     atomic_store_explicit(&t->crit, atomic_load_explicit(&t->crit, memory_order_relaxed) + 1, memory_order_relaxed);
     /* Pairs with the monitor's membarrier: either it sees crit, or we see its claim (monitor.c). */
     atomic_signal_fence(memory_order_seq_cst);
-    if (t->carrier)
-        vt_await_claim(t);
+    if (t->carrier && __builtin_expect(atomic_load_explicit(&((struct vt_claim *)t->carrier)->claimed, memory_order_acquire), 0))
+        vt_await_claim(t->carrier);
     return t;
 }
 

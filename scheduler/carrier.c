@@ -1,0 +1,272 @@
+#include "config.h"
+#include "handoff.h"
+#include "monitor.h"
+#include "park.h"
+#include "ring.h"
+#include "stats.h"
+#include "sched.h"
+#include "sys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+
+#define VT_ALL_SIGNALS UINT64_MAX
+/* A carrier's own stack: the loop, ring and timers, and a frame for a signal of libc's own (setuid). */
+#define VT_CARRIER_STACK ((size_t)128 << 10)
+
+struct vt_host vt_host = {.thread_create = pthread_create};
+
+/* --- spares --------------------------------------------------------------------------------------------------------- */
+
+/* Makes one more carrier, which joins the spares by itself. Kernel threads only: it calls libc, which may wait. */
+static bool carrier_start(void);
+
+/* An idle place that needs a carrier and has none: somebody lost it when there was no spare. */
+static struct vt_place *take_orphan(void)
+{
+    for (unsigned i = 0; i < vt_sched.nplaces; i++) {
+        struct vt_place *p = &vt_sched.places[i];
+        if (!atomic_load_explicit(&p->carrier, memory_order_relaxed) && vt_place_needs_carrier(p) &&
+            (p = vt_place_take_unattended(p)))
+            return p;
+    }
+    return NULL;
+}
+
+/* Waits until somebody gives c a place. While there are carriers to be had, the one that leaves the pool empty makes the
+ * next: so whoever is in need finds one, and need not make one in a scheduler section, where libc must not be called. */
+static void become_spare(struct vt_carrier *c)
+{
+    if (c->kernel_mask != VT_ALL_SIGNALS) {
+        c->kernel_mask = VT_ALL_SIGNALS;
+        vt_sys_sigmask(VT_ALL_SIGNALS);
+    }
+    atomic_store_explicit(&c->wake, 0, memory_order_relaxed);
+    vt_spare_return(c);
+    vt_adopt_orphans();
+    while (!atomic_load_explicit(&c->wake, memory_order_acquire))
+        vt_sys_futex_wait(&c->wake, 0, NULL);
+    if (!__atomic_load_n(&vt_sched.spares, __ATOMIC_RELAXED))
+        carrier_start();
+}
+
+static void *carrier_main(void *arg)
+{
+    struct vt_carrier *c = arg;
+    c->tid = (pid_t)vt_sys0(SYS_gettid);
+    c->tp = vt_arch_tp();
+    c->self.tid = (uint32_t)c->tid;
+    c->self.tp = c->tp;
+    vt_self = &c->self;
+    for (;;) {
+        struct vt_place *p = atomic_load_explicit(&c->place, memory_order_acquire);
+        if (p)
+            vt_run(c, p, vt_find(c, p));
+        else
+            become_spare(c);
+    }
+    return NULL;
+}
+
+static struct vt_carrier *carrier_make(unsigned index)
+{
+    struct vt_carrier *c = vt_sys_map(sizeof *c);
+    if (!c)
+        return NULL;
+    c->index = index;
+    c->self.kind = VT_KERNEL;
+    c->self.carrier = c;
+    atomic_store_explicit(&c->self.crit, 1, memory_order_relaxed); /* for ever: it is all scheduler */
+    c->kernel_mask = VT_ALL_SIGNALS;
+    return c;
+}
+
+static bool carrier_start(void)
+{
+    vt_lock(&vt_sched.spare_lock);
+    bool may = vt_sched.ncarriers < vt_sched.max_carriers;
+    unsigned index = vt_sched.ncarriers;
+    if (may)
+        vt_sched.ncarriers++;
+    vt_unlock(&vt_sched.spare_lock);
+    static _Atomic bool said;
+    if (!may) {
+        if (!atomic_exchange(&said, true))
+            vt_say("all %u carriers of VTHREAD_MAX_CARRIERS are in use: threads that block may delay others",
+                   vt_sched.max_carriers);
+        return false;
+    }
+    struct vt_carrier *c = carrier_make(index);
+    pthread_t thread;
+    pthread_attr_t attr;
+    int err = ENOMEM;
+    if (c && !pthread_attr_init(&attr)) {
+        uint64_t all = VT_ALL_SIGNALS, old = 0;
+        pthread_attr_setstacksize(&attr, VT_CARRIER_STACK);
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
+        err = vt_host.thread_create(&thread, &attr, carrier_main, c);
+        vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
+        pthread_attr_destroy(&attr);
+    }
+    if (err == 0)
+        return true;
+    if (c)
+        vt_sys2(SYS_munmap, (long)c, sizeof *c);
+    vt_lock(&vt_sched.spare_lock);
+    vt_sched.ncarriers--;
+    vt_unlock(&vt_sched.spare_lock);
+    if (!atomic_exchange(&said, true))
+        vt_say("cannot make carrier %u (error %d): threads that block may delay others", index, err);
+    return false;
+}
+
+struct vt_carrier *vt_spare_take(void)
+{
+    vt_lock(&vt_sched.spare_lock);
+    struct vt_carrier *c = vt_sched.spares;
+    if (c)
+        vt_sched.spares = c->spare_next;
+    vt_unlock(&vt_sched.spare_lock);
+    return c;
+}
+
+void vt_adopt_orphans(void)
+{
+    struct vt_carrier *c;
+    struct vt_place *p;
+    while ((c = vt_spare_take())) {
+        if (!(p = take_orphan())) {
+            vt_spare_return(c);
+            return;
+        }
+        vt_spare_give(c, p);
+    }
+}
+
+void vt_spare_return(struct vt_carrier *c)
+{
+    vt_lock(&vt_sched.spare_lock);
+    c->spare_next = vt_sched.spares;
+    vt_sched.spares = c;
+    vt_unlock(&vt_sched.spare_lock);
+}
+
+void vt_spare_give(struct vt_carrier *c, struct vt_place *p)
+{
+    atomic_store_explicit(&p->carrier, c, memory_order_release);
+    atomic_store_explicit(&c->place, p, memory_order_release);
+    atomic_store_explicit(&c->wake, 1, memory_order_release);
+    vt_sys_futex_wake(&c->wake, 1);
+}
+
+/* --- hand-off ------------------------------------------------------------------------------------------------------- */
+
+/* Finds a carrier for p, which has just lost its own, if it needs one. In a section. */
+static void give_away(struct vt_place *p)
+{
+    if (!vt_place_needs_carrier(p)) {
+        vt_place_set_idle(p);
+        /* Whoever queued something in between saw no idle place. */
+        if (vt_globq_len(&vt_sched.globq))
+            vt_wake_idle();
+        return;
+    }
+    struct vt_carrier *c = vt_spare_take();
+    if (c) {
+        vt_spare_give(c, p);
+    } else {
+        vt_place_set_idle(p);
+        vt_adopt_orphans(); /* if a carrier has joined the spares since */
+    }
+}
+
+bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_thread *t, uint64_t mounts)
+{
+    bool ok = false;
+    atomic_store_explicit(&c->claim.claimed, true, memory_order_seq_cst);
+    /* Either the carrier's thread has entered a section before this and we see it, or it will see our claim when it
+     * enters one, and wait (thread.h). */
+    vt_barrier_all();
+    if (atomic_load_explicit(&c->mounted, memory_order_acquire) == t &&
+        atomic_load_explicit(&c->place, memory_order_acquire) == p &&
+        atomic_load_explicit(&p->mounts, memory_order_acquire) == mounts &&
+        atomic_load_explicit(&t->crit, memory_order_acquire) == 0) {
+        atomic_store_explicit(&c->place, NULL, memory_order_release);
+        atomic_store_explicit(&p->carrier, NULL, memory_order_release);
+        ok = true;
+    }
+    atomic_store_explicit(&c->claim.claimed, false, memory_order_release);
+    if (ok)
+        give_away(p);
+    return ok;
+}
+
+void vt_await_claim(struct vt_carrier *c)
+{
+    for (unsigned i = 1; atomic_load_explicit(&c->claim.claimed, memory_order_acquire); i++) {
+        vt_cpu_relax();
+        if (i % 64 == 0)
+            vt_sys0(SYS_sched_yield);
+    }
+}
+
+void vt_handoff_begin(const char *what)
+{
+    if (!vt_is_virtual())
+        return;
+    int saved = errno;
+    struct vt_thread *t = vt_enter();
+    struct vt_carrier *c = t->carrier;
+    struct vt_place *p = atomic_load_explicit(&c->place, memory_order_relaxed);
+    vt_count_handoff(what);
+    t->wait_what = what;
+    if (p) {
+        atomic_store_explicit(&c->place, NULL, memory_order_release);
+        atomic_store_explicit(&p->carrier, NULL, memory_order_release);
+        c->lost = p;
+        give_away(p);
+    }
+    vt_leave(t);
+    errno = saved;
+}
+
+void vt_handoff_end(void)
+{
+    if (!vt_is_virtual())
+        return;
+    int saved = errno;
+    struct vt_thread *t = vt_enter();
+    struct vt_carrier *c = t->carrier;
+    t->wait_what = NULL;
+    if (!atomic_load_explicit(&c->place, memory_order_relaxed) &&
+        atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed)) {
+        struct vt_place *p = vt_place_take_unattended(c->lost);
+        if (p) {
+            atomic_store_explicit(&p->carrier, c, memory_order_release);
+            atomic_store_explicit(&c->place, p, memory_order_release);
+            vt_monitor_wake();
+        }
+    }
+    vt_leave(t);
+    errno = saved;
+}
+
+/* --- start ---------------------------------------------------------------------------------------------------------- */
+
+int vt_sched_start(void)
+{
+    int err;
+    vt_arch_init();
+    vt_barrier_init();
+    if ((err = vt_ring_choose(vt_config.io)) || (err = vt_places_make(vt_config.carriers)))
+        return err;
+    vt_sched.max_carriers = vt_config.max_carriers;
+    /* One for each place, as far as sensible at once, and a spare. More come as they are needed. */
+    unsigned first = vt_sched.nplaces < 8 ? vt_sched.nplaces + 1 : 8;
+    for (unsigned i = 0; i < first; i++)
+        if (!carrier_start() && i == 0)
+            return EAGAIN;
+    return vt_monitor_start();
+}

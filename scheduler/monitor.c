@@ -1,0 +1,189 @@
+#include "monitor.h"
+
+#include "config.h"
+#include "park.h"
+#include "ring.h"
+#include "sched.h"
+#include "stats.h"
+#include "sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+
+/* How often it looks while threads run, and while one of them seems stuck. */
+#define VT_TICK_CALM    UINT64_C(2000000)
+#define VT_TICK_ALERT   UINT64_C(1000000)
+/* A thread that computes for so long while others wait is handed off. */
+#define VT_SLICE        UINT64_C(10000000)
+/* It sleeps without a timeout after so many looks that found every place idle. */
+#define VT_IDLE_LOOKS   5
+
+_Atomic bool vt_monitor_asleep;
+static _Atomic uint32_t wake_word;
+
+/* What the monitor knows of a place. */
+struct watch {
+    uint64_t mounts;
+    uint64_t since; /* when it was first seen not to have mounted since */
+    unsigned looks; /* looks since then */
+};
+
+/* --- asymmetric fences -------------------------------------------------------------------------------------------- */
+
+static bool have_membarrier;
+static char *barrier_page;
+
+void vt_barrier_init(void)
+{
+    have_membarrier = vt_sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    if (!have_membarrier && (barrier_page = vt_sys_map(4096)))
+        vt_sys3(SYS_mlock, (long)barrier_page, 4096, 0);
+}
+
+void vt_barrier_all(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (have_membarrier) {
+        vt_sys3(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    } else if (barrier_page) {
+        /* Taking a right away from a page in use makes the kernel interrupt every processor that runs this process. */
+        vt_sys3(SYS_mprotect, (long)barrier_page, 4096, PROT_READ | PROT_WRITE);
+        *(volatile char *)barrier_page = 1;
+        vt_sys3(SYS_mprotect, (long)barrier_page, 4096, PROT_READ);
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* --- looking ------------------------------------------------------------------------------------------------------- */
+
+/* Whether the kernel thread sleeps in the kernel: the state in /proc/self/task/TID/stat. Opened anew each time, in the
+ * monitor's own descriptor table. */
+static bool is_blocked(pid_t tid)
+{
+    char path[40] = "/proc/self/task/", stat[256];
+    char digits[12];
+    unsigned n = 0, at = 16;
+    for (unsigned x = (unsigned)tid; x; x /= 10)
+        digits[n++] = (char)('0' + x % 10);
+    while (n)
+        path[at++] = digits[--n];
+    for (const char *s = "/stat"; *s; s++)
+        path[at++] = *s;
+    long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    long len = vt_sys3(SYS_read, fd, (long)stat, sizeof stat - 1);
+    vt_sys1(SYS_close, fd);
+    /* "TID (name) S ...": the name may hold anything, so the last parenthesis counts. */
+    while (len > 0 && stat[len - 1] != ')')
+        len--;
+    return len > 0 && (stat[len + 1] == 'S' || stat[len + 1] == 'D');
+}
+
+static bool has_work(const struct vt_place *p, uint64_t now)
+{
+    return vt_runq_len(&p->runq) || atomic_load_explicit(&p->next, memory_order_relaxed) ||
+           atomic_load_explicit(&p->due, memory_order_relaxed) <= now || vt_ring_stirs(p) ||
+           vt_globq_len(&vt_sched.globq);
+}
+
+/* Looks at one place. True if it may be stuck. */
+static bool look(struct vt_place *p, struct watch *w, uint64_t now)
+{
+    struct vt_carrier *c = atomic_load_explicit(&p->carrier, memory_order_acquire);
+    uint64_t mounts = atomic_load_explicit(&p->mounts, memory_order_relaxed);
+    struct vt_thread *t = c ? atomic_load_explicit(&c->mounted, memory_order_acquire) : NULL;
+    if (!t || w->mounts != mounts) {
+        w->mounts = mounts;
+        w->since = now;
+        w->looks = 0;
+        return false;
+    }
+    bool work = has_work(p, now);
+    if (work && atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed))
+        vt_wake_idle();
+    w->looks++;
+    bool computed = work && now - w->since >= VT_SLICE;
+    /* Without work one look is not enough: a short wait in the kernel is no reason for a hand-off. */
+    bool blocked = !computed && (work || w->looks % 4 == 2) && is_blocked(c->tid);
+    if ((computed || blocked) && vt_handoff_by_monitor(p, c, t, mounts)) {
+        vt_count_handoff(computed ? VT_HANDOFF_COMPUTING : VT_HANDOFF_BLOCKED);
+        w->looks = 0;
+        w->since = now;
+    }
+    return true;
+}
+
+static bool all_idle(void)
+{
+    return atomic_load_explicit(&vt_sched.nidle, memory_order_seq_cst) == vt_sched.nplaces;
+}
+
+static void sleep_until_busy(void)
+{
+    atomic_store_explicit(&wake_word, 0, memory_order_relaxed);
+    atomic_store_explicit(&vt_monitor_asleep, true, memory_order_seq_cst);
+    /* A place that stops being idle after this look sees that we sleep. */
+    while (all_idle() && !atomic_load_explicit(&wake_word, memory_order_acquire))
+        vt_sys_futex_wait(&wake_word, 0, NULL);
+    atomic_store_explicit(&vt_monitor_asleep, false, memory_order_seq_cst);
+}
+
+void vt_monitor_wake_slow(void)
+{
+    if (!atomic_exchange_explicit(&vt_monitor_asleep, false, memory_order_seq_cst))
+        return;
+    atomic_store_explicit(&wake_word, 1, memory_order_release);
+    vt_sys_futex_wake(&wake_word, 1);
+}
+
+static void *monitor_main(void *arg)
+{
+    struct watch *watches = arg;
+    unsigned idle_looks = 0;
+    /* A descriptor table of its own: what it opens is not seen by the program, and the program's descriptors are not kept
+     * open by it. */
+#ifdef SYS_close_range
+    if (vt_sys3(SYS_close_range, 0, (long)~0U, 2 /* CLOSE_RANGE_UNSHARE */) != 0)
+#endif
+        vt_sys1(SYS_unshare, 0x400 /* CLONE_FILES */);
+    vt_sys2(SYS_prctl, 15 /* PR_SET_NAME */, (long)"vt-monitor");
+    for (;;) {
+        uint64_t now = vt_now();
+        bool stuck = false;
+        for (unsigned i = 0; i < vt_sched.nplaces; i++)
+            stuck |= look(&vt_sched.places[i], &watches[i], now);
+        vt_adopt_orphans();
+        if (!all_idle())
+            idle_looks = 0;
+        else if (++idle_looks >= VT_IDLE_LOOKS) {
+            sleep_until_busy();
+            idle_looks = 0;
+        }
+        struct timespec tick = {0, (long)(stuck ? VT_TICK_ALERT : VT_TICK_CALM)};
+        vt_sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&tick, 0);
+    }
+    return NULL;
+}
+
+int vt_monitor_start(void)
+{
+    struct watch *watches = vt_sys_map(sizeof *watches * vt_sched.nplaces);
+    if (!watches)
+        return ENOMEM;
+    pthread_t thread;
+    pthread_attr_t attr;
+    uint64_t all = UINT64_MAX, old = 0;
+    int err = pthread_attr_init(&attr);
+    if (err)
+        return err;
+    pthread_attr_setstacksize(&attr, (size_t)64 << 10);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
+    err = vt_host.thread_create(&thread, &attr, monitor_main, watches);
+    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
+    pthread_attr_destroy(&attr);
+    return err;
+}

@@ -1,0 +1,354 @@
+#include "park.h"
+
+#include "monitor.h"
+#include "sched.h"
+#include "sys.h"
+
+#include <errno.h>
+
+/* --- permits -------------------------------------------------------------------------------------------------------- */
+
+enum token {
+    VT_NO_PERMIT = 0,
+    VT_PERMIT = 1,
+    VT_BLOCKED = 2, /* without a permit, and off its stack: an unblock makes it runnable */
+};
+
+uint64_t vt_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts); /* the vDSO's; libc does not interpose it and no system call is made */
+    return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* In the context that runs after t's: t may be unblocked from here on. */
+static void now_blocked(struct vt_carrier *c, void *arg)
+{
+    struct vt_thread *t = arg;
+    uint32_t none = VT_NO_PERMIT;
+    (void)c;
+    /* Release: t's context, saved by the switch, is seen by whoever unblocks it. */
+    if (!atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
+        vt_ready(t);
+    }
+}
+
+static bool take_permit(struct vt_thread *t)
+{
+    uint32_t permit = VT_PERMIT;
+    return atomic_load_explicit(&t->token, memory_order_relaxed) == VT_PERMIT &&
+           atomic_compare_exchange_strong_explicit(&t->token, &permit, VT_NO_PERMIT, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static void block_virtual(struct vt_thread *t, uint64_t deadline)
+{
+    struct vt_place *p = atomic_load_explicit(&t->carrier->place, memory_order_relaxed);
+    if (p)
+        p->stats.parks++;
+    if (deadline != VT_NEVER)
+        vt_timer_arm(p, t, deadline);
+    vt_unmount(t, now_blocked);
+    if (deadline != VT_NEVER)
+        vt_timer_disarm(t);
+}
+
+static void block_kernel(struct vt_thread *t, uint64_t deadline)
+{
+    struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
+    uint32_t none = VT_NO_PERMIT;
+    if (atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acquire,
+                                                memory_order_relaxed)) {
+        /* A section no longer: a handler may run while we sleep. */
+        vt_leave(t);
+        while (atomic_load_explicit(&t->token, memory_order_acquire) == VT_BLOCKED &&
+               vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until) != -ETIMEDOUT &&
+               !atomic_load_explicit(&t->interrupt, memory_order_relaxed))
+            ;
+        vt_enter();
+    }
+    /* With or without a permit: this block is over. */
+    atomic_exchange_explicit(&t->token, VT_NO_PERMIT, memory_order_acquire);
+}
+
+void vt_block(uint64_t deadline)
+{
+    struct vt_thread *t = vt_enter();
+    if (!take_permit(t)) {
+        if (t->kind == VT_VIRTUAL)
+            block_virtual(t, deadline);
+        else
+            block_kernel(t, deadline);
+    }
+    vt_leave(t);
+}
+
+void vt_unblock(struct vt_thread *t)
+{
+    struct vt_thread *me = vt_enter();
+    uint32_t old = atomic_exchange_explicit(&t->token, VT_PERMIT, memory_order_acq_rel);
+    if (old == VT_BLOCKED) {
+        if (t->kind == VT_VIRTUAL) {
+            /* It is ours alone: whoever else unblocks it now finds a permit. The wake-up itself is the permit. */
+            atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
+            if (me->carrier && me == &me->carrier->self)
+                vt_ready_last(t); /* the loop wakes many: in their order */
+            else
+                vt_ready(t);
+        } else {
+            vt_sys_futex_wake(&t->token, 1);
+        }
+    }
+    vt_leave(me);
+}
+
+/* --- queues by address ----------------------------------------------------------------------------------------------- */
+
+#define VT_BUCKET_BITS 14
+
+struct waiter {
+    struct waiter *next, *prev; /* in the bucket */
+    struct vt_thread *thread;
+    const void *addr;
+    struct bucket *_Atomic bucket; /* changes at a requeue, under both locks */
+    uint32_t bits;
+    _Atomic uint32_t woken; /* set with the bucket locked: the waker's last access to the waiter */
+};
+
+struct bucket {
+    alignas(64) struct vt_lock lock;
+    _Atomic uint32_t count; /* read without the lock by vt_unpark: see there */
+    struct waiter *first, *last;
+};
+
+static struct bucket buckets[1 << VT_BUCKET_BITS];
+
+static struct bucket *bucket_of(const void *addr)
+{
+    return &buckets[((uintptr_t)addr >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - VT_BUCKET_BITS)];
+}
+
+static void enqueue(struct bucket *b, struct waiter *w)
+{
+    w->next = NULL;
+    w->prev = b->last;
+    if (b->last)
+        b->last->next = w;
+    else
+        b->first = w;
+    b->last = w;
+    atomic_store_explicit(&b->count, atomic_load_explicit(&b->count, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+static void dequeue(struct bucket *b, struct waiter *w)
+{
+    if (w->prev)
+        w->prev->next = w->next;
+    else
+        b->first = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    else
+        b->last = w->prev;
+    atomic_store_explicit(&b->count, atomic_load_explicit(&b->count, memory_order_relaxed) - 1, memory_order_relaxed);
+}
+
+/* Takes w out of its queue unless it has been woken. True if it has been. */
+static bool give_up(struct waiter *w)
+{
+    for (;;) {
+        struct bucket *b = atomic_load_explicit(&w->bucket, memory_order_acquire);
+        vt_lock(&b->lock);
+        if (atomic_load_explicit(&w->bucket, memory_order_relaxed) == b) {
+            bool woken = atomic_load_explicit(&w->woken, memory_order_relaxed);
+            if (!woken)
+                dequeue(b, w);
+            vt_unlock(&b->lock);
+            return woken;
+        }
+        vt_unlock(&b->lock);
+    }
+}
+
+int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
+               uint32_t bits, unsigned flags)
+{
+    struct vt_thread *t = vt_enter();
+    struct bucket *b = bucket_of(addr);
+    struct waiter w = {.thread = t, .addr = addr, .bits = bits};
+    atomic_init(&w.bucket, b);
+    vt_lock(&b->lock);
+    if (check && !check(arg)) {
+        vt_unlock(&b->lock);
+        vt_leave(t);
+        return EAGAIN;
+    }
+    enqueue(b, &w);
+    vt_unlock(&b->lock);
+    vt_leave(t);
+    if (then)
+        then(arg);
+    int result = 0;
+    t->wait_on = addr;
+    while (!atomic_load_explicit(&w.woken, memory_order_acquire)) {
+        if ((flags & VT_PARK_INTERRUPTIBLE) && atomic_load_explicit(&t->interrupt, memory_order_acquire))
+            result = EINTR;
+        else if (deadline != VT_NEVER && vt_now() >= deadline)
+            result = ETIMEDOUT;
+        if (result) {
+            vt_enter();
+            if (give_up(&w))
+                result = 0;
+            vt_leave(t);
+            break;
+        }
+        vt_block(deadline);
+    }
+    t->wait_on = NULL;
+    return result;
+}
+
+struct expectation {
+    const _Atomic uint32_t *addr;
+    uint32_t expected;
+};
+
+static bool as_expected(void *arg)
+{
+    const struct expectation *e = arg;
+    /* seq_cst, as the kernel's check: the waker has changed the word before it looks for waiters. */
+    return atomic_load_explicit(e->addr, memory_order_seq_cst) == e->expected;
+}
+
+int vt_park(const _Atomic uint32_t *addr, uint32_t expected, uint64_t deadline, uint32_t bits, unsigned flags)
+{
+    struct expectation e = {addr, expected};
+    return vt_park_on((const void *)addr, as_expected, NULL, &e, deadline, bits, flags);
+}
+
+/* Marks w, which has been dequeued, as woken; returns whom to unblock. w is gone after this. */
+static struct vt_thread *mark(struct waiter *w)
+{
+    struct vt_thread *t = w->thread;
+    atomic_store_explicit(&w->woken, 1, memory_order_release);
+    return t;
+}
+
+unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
+{
+    struct bucket *b = bucket_of(addr);
+    unsigned total = 0;
+    struct vt_thread *me = vt_enter();
+    /* The word was changed before; a waiter that we miss here has yet to compare it under the lock. */
+    atomic_thread_fence(memory_order_seq_cst);
+    while (total < max && atomic_load_explicit(&b->count, memory_order_relaxed)) {
+        struct vt_thread *wake[32];
+        unsigned n = 0, room = max - total < 32 ? max - total : 32;
+        bool more = false;
+        vt_lock(&b->lock);
+        for (struct waiter *w = b->first, *next; w; w = next) {
+            next = w->next;
+            if (w->addr != addr || !(w->bits & bits))
+                continue;
+            if (n == room) {
+                more = true;
+                break;
+            }
+            dequeue(b, w);
+            wake[n++] = mark(w);
+        }
+        vt_unlock(&b->lock);
+        for (unsigned i = 0; i < n; i++)
+            vt_unblock(wake[i]);
+        total += n;
+        if (!more)
+            break;
+    }
+    vt_leave(me);
+    return total;
+}
+
+void vt_unpark_one(const void *addr, void (*under)(void *, bool woken, bool more), void *arg)
+{
+    struct bucket *b = bucket_of(addr);
+    struct vt_thread *me = vt_enter(), *wake = NULL;
+    bool more = false;
+    vt_lock(&b->lock);
+    for (struct waiter *w = b->first, *next; w; w = next) {
+        next = w->next;
+        if (w->addr != addr)
+            continue;
+        if (wake) {
+            more = true;
+            break;
+        }
+        dequeue(b, w);
+        wake = mark(w);
+    }
+    under(arg, wake != NULL, more);
+    vt_unlock(&b->lock);
+    if (wake)
+        vt_unblock(wake);
+    vt_leave(me);
+}
+
+int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned move, bool (*check)(void *), void *arg,
+                      unsigned *woken)
+{
+    struct bucket *b = bucket_of(from), *d = bucket_of(to);
+    struct waiter *list = NULL, **tail = &list;
+    unsigned nwoken = 0, nmoved = 0;
+    struct vt_thread *me = vt_enter();
+    if (b <= d) {
+        vt_lock(&b->lock);
+        if (d != b)
+            vt_lock(&d->lock);
+    } else {
+        vt_lock(&d->lock);
+        vt_lock(&b->lock);
+    }
+    bool ok = !check || check(arg);
+    if (ok) {
+        for (struct waiter *w = b->first, *next; w; w = next) {
+            next = w->next;
+            if (w->addr != from)
+                continue;
+            if (nwoken < wake) {
+                dequeue(b, w);
+                w->next = NULL;
+                *tail = w; /* stays on its stack: marked only below, with the lock held */
+                tail = &w->next;
+                nwoken++;
+            } else if (nmoved < move) {
+                if (d != b) {
+                    dequeue(b, w);
+                    enqueue(d, w);
+                    atomic_store_explicit(&w->bucket, d, memory_order_release);
+                }
+                w->addr = to;
+                nmoved++;
+            } else {
+                break;
+            }
+        }
+    }
+    /* Unblocking is allowed with a bucket locked: it takes no bucket. */
+    for (struct waiter *w = list, *next; w; w = next) {
+        next = w->next;
+        vt_unblock(mark(w));
+    }
+    if (d != b)
+        vt_unlock(&d->lock);
+    vt_unlock(&b->lock);
+    vt_leave(me);
+    if (woken)
+        *woken = nwoken;
+    return ok ? (int)(nwoken + nmoved) : -1;
+}
+
+bool vt_parked_on(const void *addr)
+{
+    return atomic_load_explicit(&bucket_of(addr)->count, memory_order_relaxed) != 0;
+}
