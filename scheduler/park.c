@@ -63,11 +63,12 @@ static void block_kernel(struct vt_thread *t, uint64_t deadline)
                                                 memory_order_relaxed)) {
         /* A section no longer: a handler may run while we sleep. */
         vt_leave(t);
-        while (atomic_load_explicit(&t->token, memory_order_acquire) == VT_BLOCKED &&
-               vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until) != -ETIMEDOUT &&
-               !atomic_load_explicit(&t->interrupt, memory_order_relaxed))
-            ;
+        long err = 0;
+        while (atomic_load_explicit(&t->token, memory_order_acquire) == VT_BLOCKED && err == 0)
+            err = vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until);
         vt_enter();
+        if (err == -EINTR) /* a handler without SA_RESTART has run: what that means is for the waiter to say */
+            atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED, memory_order_relaxed);
     }
     /* With or without a permit: this block is over. */
     atomic_exchange_explicit(&t->token, VT_NO_PERMIT, memory_order_acquire);
@@ -172,6 +173,16 @@ static bool give_up(struct waiter *w)
     }
 }
 
+bool vt_interrupted(struct vt_thread *t, unsigned flags)
+{
+    uint32_t why = atomic_load_explicit(&t->interrupt, memory_order_acquire);
+    if (__builtin_expect(!why, 1))
+        return false;
+    if (why & VT_SIGNALLED)
+        atomic_fetch_and_explicit(&t->interrupt, ~(uint32_t)VT_SIGNALLED, memory_order_relaxed);
+    return (flags & VT_PARK_INTERRUPTIBLE) != 0;
+}
+
 int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
                uint32_t bits, unsigned flags)
 {
@@ -193,7 +204,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     int result = 0;
     t->wait_on = addr;
     while (!atomic_load_explicit(&w.woken, memory_order_acquire)) {
-        if ((flags & VT_PARK_INTERRUPTIBLE) && atomic_load_explicit(&t->interrupt, memory_order_acquire))
+        if (vt_interrupted(t, flags))
             result = EINTR;
         else if (deadline != VT_NEVER && vt_now() >= deadline)
             result = ETIMEDOUT;

@@ -39,6 +39,10 @@ enum vt_park_flags {
 
 #define VT_BITS_ALL UINT32_MAX
 
+/* Whether a wait of t, the calling thread, with these flags is to end early; takes note of a signal, not of a
+ * cancellation, which stays. */
+bool vt_interrupted(struct vt_thread *t, unsigned flags);
+
 /* Waits while *addr is expected, as FUTEX_WAIT_BITSET: 0 when woken, EAGAIN when *addr differs at the start,
  * ETIMEDOUT, EINTR (only if interruptible). A wake-up that comes together with a time-out or an interruption wins. */
 int vt_park(const _Atomic uint32_t *addr, uint32_t expected, uint64_t deadline, uint32_t bits, unsigned flags);

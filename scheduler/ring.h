@@ -24,8 +24,10 @@ struct vt_op {
     struct vt_place *place;    /* whose ring has it */
     struct vt_op *mail_next;   /* in the mailbox of that place */
     _Atomic uint32_t done;     /* res is valid; the last access of the ring to the op */
+    _Atomic uint32_t mail_done; /* the owner has dealt with the mail: its last access to the op */
     int32_t res;
     int32_t fd;                /* epoll only: what is watched */
+    bool mailed;               /* set by the thread that waits, under the mailbox's lock */
 };
 
 /* Chooses the back end: tries io_uring unless told otherwise. 0 or an errno. Once, any thread. */

@@ -57,6 +57,7 @@ struct vt_thread {
     void *(*start)(void *);
     void *arg;
     void *result;
+    bool exited;                  /* result is from pthread_exit */
     uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
     _Atomic uint64_t deferred;    /* signals put off while crit, taken on leaving */
     uint64_t tls_generation;      /* modules that its TLS is initialised for (tcb.h) */

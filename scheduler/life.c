@@ -1,0 +1,332 @@
+#include "life.h"
+
+#include "config.h"
+#include "park.h"
+#include "sched.h"
+#include "slot.h"
+#include "stats.h"
+#include "sys.h"
+#include "tcb.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__thread struct vt_thread *vt_self __attribute__((tls_model("initial-exec")));
+
+void (*vt_last_thread)(void);
+
+/* --- descriptors ---------------------------------------------------------------------------------------------------- */
+
+/* Descriptors come in chunks that stay for ever; the index finds one without a lock. */
+#define VT_CHUNK      1024
+#define VT_MAX_CHUNKS 16384
+
+static struct {
+    struct vt_lock lock;
+    struct vt_thread *free;
+    unsigned used; /* descriptors ever made */
+    struct vt_thread *_Atomic chunk[VT_MAX_CHUNKS];
+} pool;
+
+static ptrdiff_t self_offset; /* of vt_self from the thread pointer: the same in every thread, as it is initial-exec */
+static _Atomic uint64_t living; /* virtual threads, and main until it has gone */
+
+static struct vt_thread *descriptor(unsigned index)
+{
+    struct vt_thread *chunk = atomic_load_explicit(&pool.chunk[index / VT_CHUNK], memory_order_acquire);
+    return chunk ? &chunk[index % VT_CHUNK] : NULL;
+}
+
+static struct vt_thread *descriptor_get(void)
+{
+    struct vt_thread *t;
+    vt_lock(&pool.lock);
+    if ((t = pool.free)) {
+        pool.free = (struct vt_thread *)t->task.next;
+    } else if (pool.used < VT_CHUNK * VT_MAX_CHUNKS) {
+        if (pool.used % VT_CHUNK == 0) {
+            struct vt_thread *chunk = vt_sys_map(sizeof *chunk * VT_CHUNK);
+            if (!chunk) {
+                vt_unlock(&pool.lock);
+                return NULL;
+            }
+            atomic_store_explicit(&pool.chunk[pool.used / VT_CHUNK], chunk, memory_order_release);
+        }
+        t = descriptor(pool.used);
+        t->index = pool.used++;
+    }
+    vt_unlock(&pool.lock);
+    if (t)
+        t->task.next = NULL;
+    return t;
+}
+
+static void descriptor_put(struct vt_thread *t)
+{
+    t->generation++;
+    vt_lock(&pool.lock);
+    t->task.next = (struct vt_task *)pool.free;
+    pool.free = t;
+    vt_unlock(&pool.lock);
+}
+
+/* 24 bits of index and 5 of generation above the base: below 2^30, where futex words have their flags. */
+static uint32_t tid_of(const struct vt_thread *t)
+{
+    return VT_TCB_TID_MIN + (t->generation % 31 << 24 | t->index);
+}
+
+struct vt_thread *vt_by_tid(uint32_t tid)
+{
+    if (tid < VT_TCB_TID_MIN || tid >= UINT32_C(1) << 30)
+        return NULL;
+    unsigned index = (tid - VT_TCB_TID_MIN) & 0xffffff;
+    struct vt_thread *t = index < VT_CHUNK * VT_MAX_CHUNKS ? descriptor(index) : NULL;
+    return t && atomic_load_explicit(&t->alive, memory_order_acquire) && t->tid == tid ? t : NULL;
+}
+
+void vt_each(void (*f)(struct vt_thread *, void *), void *arg)
+{
+    for (unsigned i = 0; i < VT_CHUNK * VT_MAX_CHUNKS; i++) {
+        struct vt_thread *t = descriptor(i);
+        if (!t)
+            return;
+        if (atomic_load_explicit(&t->alive, memory_order_acquire))
+            f(t, arg);
+    }
+}
+
+/* --- kernel threads -------------------------------------------------------------------------------------------------- */
+
+static pthread_key_t adopted_key;
+static _Atomic bool adopted_key_made;
+
+static void disown(void *arg)
+{
+    struct vt_thread *t = arg;
+    vt_self = NULL;
+    descriptor_put(t);
+}
+
+static bool make_adopted_key(void)
+{
+    static struct vt_lock lock;
+    vt_lock(&lock);
+    if (!adopted_key_made)
+        adopted_key_made = pthread_key_create(&adopted_key, disown) == 0;
+    vt_unlock(&lock);
+    return adopted_key_made;
+}
+
+struct vt_thread *vt_adopt(void)
+{
+    uint64_t all = UINT64_MAX, old = 0;
+    vt_sys4(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&old, sizeof all);
+    struct vt_thread *t = vt_self;
+    if (!t) {
+        if (!(t = descriptor_get())) {
+            vt_say("no memory for the descriptor of a thread");
+            abort();
+        }
+        t->kind = VT_KERNEL;
+        t->tid = (uint32_t)vt_sys0(SYS_gettid);
+        t->carrier = NULL;
+        t->sigmask = old;
+        atomic_store_explicit(&t->crit, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->interrupt, 0, memory_order_relaxed);
+        vt_self = t;
+        /* Freed at the end of the thread; a later destructor that waits makes another. */
+        if (adopted_key_made || make_adopted_key())
+            pthread_setspecific(adopted_key, t);
+    }
+    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
+    return t;
+}
+
+/* --- start and end of a virtual thread -------------------------------------------------------------------------------- */
+
+/* When its stack has been left: gives back stack and TLS, then says so. */
+static void reap(struct vt_carrier *c, void *arg)
+{
+    struct vt_thread *t = arg;
+    (void)c;
+    vt_slot_put(t->slot, NULL);
+    t->slot = NULL;
+    t->tp = NULL;
+    vt_count_thread(-1);
+    uint32_t old = atomic_fetch_or_explicit(&t->life, VT_ENDED, memory_order_acq_rel);
+    if (old & VT_DETACHED)
+        descriptor_put(t);
+    else if (old & VT_JOINING)
+        vt_unblock(t->joiner);
+}
+
+static void last_gone(void)
+{
+    if (vt_last_thread)
+        vt_last_thread();
+    _exit(0);
+}
+
+void vt_main_gone(void)
+{
+    if (atomic_fetch_sub_explicit(&living, 1, memory_order_acq_rel) == 1)
+        last_gone();
+}
+
+static _Noreturn void finish(struct vt_thread *t)
+{
+    if (atomic_fetch_sub_explicit(&living, 1, memory_order_acq_rel) == 1)
+        last_gone();
+    vt_enter();
+    atomic_store_explicit(&t->alive, 0, memory_order_release);
+    vt_unmount(t, reap);
+    __builtin_unreachable();
+}
+
+/* libc's, for pthread_cleanup_push in C; pthread.h hides them from code with exceptions. */
+extern void __pthread_register_cancel(__pthread_unwind_buf_t *);
+
+/* Runs the start routine. Forced unwinding, by pthread_exit or a cancellation, is started by libc from the buffer that is
+ * registered last, and ends by a jump to this one, the outermost: so it is in libc's start_thread. */
+static void __attribute__((noinline)) run(struct vt_thread *t)
+{
+    __pthread_unwind_buf_t buf;
+    if (__sigsetjmp((struct __jmp_buf_tag *)(void *)buf.__cancel_jmp_buf, 0)) {
+        if (!t->exited)
+            t->result = PTHREAD_CANCELED;
+        return;
+    }
+    __pthread_register_cancel(&buf);
+    t->result = t->start(t->arg);
+}
+
+/* The first function on a virtual thread's stack, mounted and in a section. */
+static void entry(void *arg)
+{
+    struct vt_thread *t = arg;
+    vt_run_after(t->carrier);
+    vt_leave(t);
+    vt_tcb_enter();
+    run(t);
+    vt_tcb_leave();
+    finish(t);
+}
+
+int vt_create(const struct vt_spec *spec, struct vt_thread **out)
+{
+    struct vt_thread *me = vt_current();
+    (void)me;
+    struct vt_thread *t = descriptor_get();
+    if (!t)
+        return EAGAIN;
+    int err = spec->stack_addr ? vt_slot_wrap(spec->stack_addr, spec->stack_size, &t->slot)
+                               : vt_slot_get(spec->stack_size, spec->guard_size, NULL, &t->slot);
+    if (err) {
+        descriptor_put(t);
+        return err;
+    }
+    struct vt_slot *slot = t->slot;
+    t->tid = tid_of(t);
+    if (slot->tcb_ready) {
+        vt_tcb_reset(slot->tp, t->tid);
+    } else if ((err = vt_tcb_make(slot->tls_top, t->tid, &slot->tp)) != 0) {
+        vt_slot_put(slot, NULL);
+        descriptor_put(t);
+        return EAGAIN;
+    } else {
+        slot->tcb_ready = true;
+    }
+    t->tp = slot->tp;
+    *(struct vt_thread **)((char *)t->tp + self_offset) = t;
+    t->kind = VT_VIRTUAL;
+    t->carrier = NULL;
+    t->start = spec->start;
+    t->arg = spec->arg;
+    t->result = NULL;
+    t->exited = false;
+    t->sigmask = spec->sigmask;
+    t->name[0] = '\0';
+    t->wait_what = NULL;
+    t->wait_on = NULL;
+    t->joiner = NULL;
+    t->timer = (struct vt_timer){0};
+    atomic_store_explicit(&t->timer_place, NULL, memory_order_relaxed);
+    atomic_store_explicit(&t->crit, 1, memory_order_relaxed); /* it is mounted inside a section; entry leaves it */
+    atomic_store_explicit(&t->interrupt, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->deferred, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->token, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->life, spec->detached ? VT_DETACHED : 0, memory_order_relaxed);
+    vt_context_make(&t->ctx, slot->stack_lo, slot->stack_hi, entry, t);
+    atomic_fetch_add_explicit(&living, 1, memory_order_relaxed);
+    vt_count_thread(+1);
+    *out = t; /* before it runs: it may look at the variable that its creator keeps it in */
+    atomic_store_explicit(&t->alive, 1, memory_order_release);
+    struct vt_thread *self = vt_enter();
+    vt_ready_last(t);
+    vt_leave(self);
+    return 0;
+}
+
+/* --- join and detach -------------------------------------------------------------------------------------------------- */
+
+int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flags)
+{
+    struct vt_thread *me = vt_current();
+    uint32_t life = atomic_load_explicit(&t->life, memory_order_acquire);
+    if (life & (VT_DETACHED | VT_JOINED))
+        return EINVAL;
+    if (t == me)
+        return EDEADLK;
+    if (deadline == 0 && !(life & VT_ENDED))
+        return EBUSY;
+    if (!(life & VT_ENDED)) {
+        do {
+            if (life & (VT_DETACHED | VT_JOINED | VT_JOINING))
+                return EINVAL;
+            t->joiner = me; /* published by the exchange; a rival that wrote it too has lost and says EINVAL */
+        } while (!atomic_compare_exchange_weak_explicit(&t->life, &life, life | VT_JOINING, memory_order_acq_rel,
+                                                        memory_order_acquire));
+        while (!(atomic_load_explicit(&t->life, memory_order_acquire) & VT_ENDED)) {
+            int err = vt_interrupted(me, flags) ? EINTR : deadline != VT_NEVER && vt_now() >= deadline ? ETIMEDOUT : 0;
+            if (err && !(atomic_fetch_and_explicit(&t->life, ~(uint32_t)VT_JOINING, memory_order_acq_rel) & VT_ENDED))
+                return err;
+            if (!err)
+                vt_block(deadline);
+        }
+    }
+    /* The first who takes it has it. */
+    life = atomic_fetch_or_explicit(&t->life, VT_JOINED, memory_order_acq_rel);
+    if (life & VT_JOINED)
+        return EINVAL;
+    if (result)
+        *result = t->result;
+    descriptor_put(t);
+    return 0;
+}
+
+int vt_detach(struct vt_thread *t)
+{
+    uint32_t life = atomic_load_explicit(&t->life, memory_order_acquire);
+    do {
+        if (life & (VT_DETACHED | VT_JOINED | VT_JOINING))
+            return EINVAL;
+    } while (!atomic_compare_exchange_weak_explicit(&t->life, &life, life | VT_DETACHED, memory_order_acq_rel,
+                                                    memory_order_acquire));
+    if (life & VT_ENDED)
+        descriptor_put(t);
+    return 0;
+}
+
+int vt_life_start(void)
+{
+    int err = vt_tcb_init();
+    if (err)
+        return err;
+    self_offset = (char *)&vt_self - (char *)vt_arch_tp();
+    atomic_store_explicit(&living, 1, memory_order_relaxed);
+    return 0;
+}
