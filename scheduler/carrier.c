@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <string.h>
 
 #define VT_ALL_SIGNALS UINT64_MAX
 /* A carrier's own stack: the loop, ring and timers, and a frame for a signal of libc's own (setuid). */
@@ -262,6 +263,15 @@ int vt_sched_start(void)
     vt_barrier_init();
     if ((err = vt_ring_choose(vt_config.io)) || (err = vt_places_make(vt_config.carriers)))
         return err;
+    for (unsigned i = 0; i < vt_sched.nplaces; i++) {
+        if ((err = vt_ring_open(&vt_sched.places[i])) == 0)
+            continue;
+        if (i == 0)
+            return err;
+        vt_say("only %u of %u carriers: no ring for more (error %d)", i, vt_sched.nplaces, err);
+        vt_sched.nplaces = i;
+    }
+    vt_places_open();
     vt_sched.max_carriers = vt_config.max_carriers;
     /* One for each place, as far as sensible at once, and a spare. More come as they are needed. */
     unsigned first = vt_sched.nplaces < 8 ? vt_sched.nplaces + 1 : 8;
@@ -269,4 +279,13 @@ int vt_sched_start(void)
         if (!carrier_start() && i == 0)
             return EAGAIN;
     return vt_monitor_start();
+}
+
+void vt_sched_fork_child(void)
+{
+    for (unsigned i = 0; i < vt_sched.nplaces; i++)
+        vt_ring_abandon(&vt_sched.places[i]);
+    /* What the parent's places and carriers had stays where it is, unused. */
+    memset(&vt_sched, 0, sizeof vt_sched);
+    vt_monitor_fork_child();
 }

@@ -67,6 +67,7 @@ static struct vt_thread *descriptor_get(void)
 static void descriptor_put(struct vt_thread *t)
 {
     t->generation++;
+    t->handle = 0;
     vt_lock(&pool.lock);
     t->task.next = (struct vt_task *)pool.free;
     pool.free = t;
@@ -153,7 +154,7 @@ static void reap(struct vt_carrier *c, void *arg)
 {
     struct vt_thread *t = arg;
     (void)c;
-    vt_slot_put(t->slot, NULL);
+    vt_slot_put(NULL, t->slot);
     t->slot = NULL;
     t->tp = NULL;
     vt_count_thread(-1);
@@ -179,6 +180,12 @@ void vt_main_gone(void)
 
 static _Noreturn void finish(struct vt_thread *t)
 {
+    if (t->kind == VT_KERNEL) {
+        /* It was virtual in the parent, and is the kernel thread that fork made in this child. */
+        vt_main_gone();
+        for (;;)
+            vt_sys1(SYS_exit, 0);
+    }
     if (atomic_fetch_sub_explicit(&living, 1, memory_order_acq_rel) == 1)
         last_gone();
     vt_enter();
@@ -216,29 +223,25 @@ static void entry(void *arg)
     finish(t);
 }
 
-int vt_create(const struct vt_spec *spec, struct vt_thread **out)
+int vt_create(const struct vt_spec *spec, uint64_t *handle)
 {
-    struct vt_thread *me = vt_current();
-    (void)me;
     struct vt_thread *t = descriptor_get();
     if (!t)
         return EAGAIN;
-    int err = spec->stack_addr ? vt_slot_wrap(spec->stack_addr, spec->stack_size, &t->slot)
-                               : vt_slot_get(spec->stack_size, spec->guard_size, NULL, &t->slot);
+    int err = spec->stack_addr ? vt_slot_wrap(NULL, spec->stack_addr, spec->stack_size, &t->slot)
+                               : vt_slot_get(NULL, spec->stack_size, spec->guard_size, &t->slot);
     if (err) {
         descriptor_put(t);
         return err;
     }
     struct vt_slot *slot = t->slot;
     t->tid = tid_of(t);
-    if (slot->tcb_ready) {
-        vt_tcb_reset(slot->tp, t->tid);
-    } else if ((err = vt_tcb_make(slot->tls_top, t->tid, &slot->tp)) != 0) {
-        vt_slot_put(slot, NULL);
+    err = vt_slot_tcb(slot, t->tid);
+    if (err) {
+        vt_slot_put(NULL, slot);
+        t->slot = NULL;
         descriptor_put(t);
-        return EAGAIN;
-    } else {
-        slot->tcb_ready = true;
+        return err;
     }
     t->tp = slot->tp;
     *(struct vt_thread **)((char *)t->tp + self_offset) = t;
@@ -263,7 +266,8 @@ int vt_create(const struct vt_spec *spec, struct vt_thread **out)
     vt_context_make(&t->ctx, slot->stack_lo, slot->stack_hi, entry, t);
     atomic_fetch_add_explicit(&living, 1, memory_order_relaxed);
     vt_count_thread(+1);
-    *out = t; /* before it runs: it may look at the variable that its creator keeps it in */
+    t->handle = (uint64_t)(uintptr_t)t | 1 | (uint64_t)t->generation << VT_HANDLE_SHIFT;
+    *handle = t->handle; /* before it runs: it may look at the variable that its creator keeps it in */
     atomic_store_explicit(&t->alive, 1, memory_order_release);
     struct vt_thread *self = vt_enter();
     vt_ready_last(t);
@@ -321,12 +325,69 @@ int vt_detach(struct vt_thread *t)
     return 0;
 }
 
+/* --- cancellation, fork -------------------------------------------------------------------------------------------------- */
+
+/* In libc's word (nptl/descr.h): "cancelled". What asks is pthread_testcancel, which knows the rest of the word. */
+#define VT_CANCELED_BIT 0x08
+
+int vt_cancel(struct vt_thread *t)
+{
+    atomic_fetch_or(vt_tcb_cancelhandling(t->tp), VT_CANCELED_BIT);
+    atomic_fetch_or_explicit(&t->interrupt, VT_CANCELLED, memory_order_release);
+    vt_unblock(t);
+    return 0;
+}
+
+void vt_life_fork_prepare(void)
+{
+    vt_slot_fork(0);
+    vt_tcb_fork(0);
+}
+
+void vt_life_fork_parent(void)
+{
+    vt_tcb_fork(1);
+    vt_slot_fork(1);
+}
+
+void vt_life_fork_child(void)
+{
+    struct vt_thread *me = vt_self;
+    vt_tcb_fork(2);
+    vt_slot_fork(2);
+    /* The other threads do not exist here. Their slots stay unused: what is written there is the parent's business. */
+    pool.lock = (struct vt_lock)VT_LOCK_INIT;
+    pool.free = NULL;
+    for (unsigned i = 0; i < pool.used; i++) {
+        struct vt_thread *t = descriptor(i);
+        if (t != me) {
+            atomic_store_explicit(&t->alive, 0, memory_order_relaxed);
+            t->handle = 0;
+        }
+    }
+    atomic_store_explicit(&living, 1, memory_order_relaxed);
+    if (me) {
+        /* The one that forked goes on as what it is now, a kernel thread, on its own stack and TLS. */
+        me->kind = VT_KERNEL;
+        me->carrier = NULL;
+        me->tid = (uint32_t)vt_sys0(SYS_gettid);
+        me->timer = (struct vt_timer){0};
+        atomic_store_explicit(&me->timer_place, NULL, memory_order_relaxed);
+        atomic_store_explicit(&me->token, 0, memory_order_relaxed);
+        atomic_store_explicit(&me->crit, 0, memory_order_relaxed);
+    }
+    vt_stats_reset();
+    vt_park_fork_child();
+    vt_sched_fork_child();
+}
+
 int vt_life_start(void)
 {
     int err = vt_tcb_init();
     if (err)
         return err;
     self_offset = (char *)&vt_self - (char *)vt_arch_tp();
-    atomic_store_explicit(&living, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&living, memory_order_relaxed) == 0)
+        atomic_store_explicit(&living, 1, memory_order_relaxed);
     return 0;
 }

@@ -16,16 +16,41 @@ struct vt_spec {
     uint64_t sigmask;
 };
 
+/* Handles: the address of the descriptor and the low bits of its generation, so that one which is out of date is known.
+ * The lowest bit is set: libc's own pthread_t are aligned addresses. */
+#define VT_HANDLE_SHIFT 48
+#define VT_HANDLE_ADDR  ((UINT64_C(1) << VT_HANDLE_SHIFT) - 2)
+
+static inline bool vt_is_handle(uint64_t handle)
+{
+    return handle & 1;
+}
+
+/* The thread, or NULL if its descriptor has been freed since (it was joined, or detached and ended). */
+static inline struct vt_thread *vt_of_handle(uint64_t handle)
+{
+    struct vt_thread *t = (struct vt_thread *)(uintptr_t)(handle & VT_HANDLE_ADDR);
+    return t->handle == handle ? t : NULL;
+}
+
 /* Once, before the first virtual thread. 0, or ENOSYS when libc is not one that we know (vt_tcb_why). */
 int vt_life_start(void);
 
-/* Makes a virtual thread and lets it run. 0, EAGAIN, EINVAL (the caller's stack is too small). Any thread, not in a
+/* Makes a virtual thread and lets it run; *handle is set before it does. 0, EAGAIN, EINVAL (the caller's stack is too small). Any thread, not in a
  * section: memory for TLS comes from the program's malloc. */
-int vt_create(const struct vt_spec *spec, struct vt_thread **out);
+int vt_create(const struct vt_spec *spec, uint64_t *handle);
 
 /* Waits until t has ended, takes its result and frees it. EDEADLK for oneself, EINVAL if detached, joined or being joined,
  * ETIMEDOUT, EBUSY at a deadline of 0 (try). EINTR if interruptible. Any thread. */
 int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flags);
+
+/* Cancels t: it acts upon it at its next cancellation point. 0. Any thread. */
+int vt_cancel(struct vt_thread *t);
+
+/* Around fork; in the child the calling thread is a kernel thread from then on, and the engine is as if never started. */
+void vt_life_fork_prepare(void);
+void vt_life_fork_parent(void);
+void vt_life_fork_child(void);
 
 /* 0 or EINVAL. Any thread. */
 int vt_detach(struct vt_thread *t);

@@ -187,3 +187,8 @@ int vt_monitor_start(void)
     pthread_attr_destroy(&attr);
     return err;
 }
+
+void vt_monitor_fork_child(void)
+{
+    atomic_store_explicit(&vt_monitor_asleep, false, memory_order_relaxed);
+}

@@ -8,6 +8,9 @@
 
 int vt_monitor_start(void);
 
+/* In a forked child, where there is no monitor. */
+void vt_monitor_fork_child(void);
+
 extern _Atomic bool vt_monitor_asleep;
 void vt_monitor_wake_slow(void);
 

@@ -124,7 +124,7 @@ struct bucket {
     struct waiter *first, *last;
 };
 
-static struct bucket buckets[1 << VT_BUCKET_BITS];
+static alignas(4096) struct bucket buckets[1 << VT_BUCKET_BITS];
 
 static struct bucket *bucket_of(const void *addr)
 {
@@ -362,4 +362,10 @@ int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned 
 bool vt_parked_on(const void *addr)
 {
     return atomic_load_explicit(&bucket_of(addr)->count, memory_order_relaxed) != 0;
+}
+
+void vt_park_fork_child(void)
+{
+    /* Private and anonymous (.bss): zero again, without touching what was never used. */
+    vt_sys3(SYS_madvise, (long)buckets, sizeof buckets, MADV_DONTNEED);
 }

@@ -67,6 +67,9 @@ void vt_unpark_one(const void *addr, void (*under)(void *arg, bool woken, bool m
 int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned move, bool (*check)(void *),
                       void *arg, unsigned *woken);
 
+/* In a forked child: nobody waits. */
+void vt_park_fork_child(void);
+
 /* Whether anyone waits on addr; a hint without the lock held. */
 bool vt_parked_on(const void *addr);
 

@@ -135,6 +135,13 @@ int vt_ring_open(struct vt_place *p)
     return 0;
 }
 
+void vt_ring_abandon(struct vt_place *p)
+{
+    struct vt_ring *r = p->ring;
+    vt_sys1(SYS_close, r->wake_fd);
+    vt_sys1(SYS_close, backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd);
+}
+
 /* --- completions -------------------------------------------------------------------------------------------------------- */
 
 static void complete(struct vt_ring *r, struct vt_op *op, int32_t res)

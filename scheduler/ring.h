@@ -37,6 +37,9 @@ enum vt_io_backend vt_ring_backend(void);
 /* Makes p's ring. 0 or an errno. By whoever is to attend p. */
 int vt_ring_open(struct vt_place *p);
 
+/* In a forked child: closes the parent's descriptors. The rings themselves are not mapped there. */
+void vt_ring_abandon(struct vt_place *p);
+
 /* Queues a request; it leaves with the next vt_ring_submit. */
 void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req *req);
 

@@ -511,13 +511,18 @@ int vt_places_make(unsigned n)
     vt_sched.nplaces = n;
     uint64_t now = vt_now();
     vt_globq_init(&vt_sched.globq);
-    for (unsigned i = n; i-- > 0;) {
+    for (unsigned i = 0; i < n; i++) {
         struct vt_place *p = &vt_sched.places[i];
         p->index = i;
         vt_runq_init(&p->runq);
         vt_wheel_init(&p->wheel, now);
         atomic_store_explicit(&p->due, VT_NEVER, memory_order_relaxed);
-        vt_place_set_idle(p);
     }
     return 0;
+}
+
+void vt_places_open(void)
+{
+    for (unsigned i = vt_sched.nplaces; i-- > 0;)
+        vt_place_set_idle(&vt_sched.places[i]);
 }

@@ -108,6 +108,9 @@ extern struct vt_host vt_host;
 /* Makes places and the monitor; carriers come with the work. Once, any kernel thread. 0 or an errno. */
 int vt_sched_start(void);
 
+/* In a forked child: as if never started. Closes the descriptors of the parent's rings. */
+void vt_sched_fork_child(void);
+
 /* Makes t runnable: next on the place of the calling carrier, or in the process's queue. In a section, any thread. t must
  * not be runnable or running. */
 void vt_ready(struct vt_thread *t);
@@ -139,8 +142,9 @@ void vt_timer_disarm(struct vt_thread *t);
 
 /* --- between sched.c and carrier.c -------------------------------------------------------------------------------- */
 
-/* Makes n places, all idle and unattended. */
+/* Makes n places, unattended; vt_places_open, when they have rings, puts them among the idle ones. */
 int vt_places_make(unsigned n);
+void vt_places_open(void);
 
 /* The next thread for c, which attends p, to run; waits for one. */
 struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p);

@@ -52,6 +52,15 @@ void vt_count_thread(int change)
         ;
 }
 
+void vt_stats_reset(void)
+{
+    atomic_store(&created, 0);
+    atomic_store(&ended, 0);
+    atomic_store(&peak, 0);
+    for (unsigned i = 0; i < VT_CAUSES; i++)
+        atomic_store(&causes[i].count, 0);
+}
+
 static void line(int fd, const char *key, uint64_t value)
 {
     char text[160];
@@ -104,7 +113,9 @@ void vt_stats_print(void)
     line(fd, "carrier sleeps", sum.sleeps);
     line(fd, "io requests", sum.requests);
     line(fd, "ring system calls", sum.submissions);
-    for (unsigned i = 0; i < VT_CAUSES && causes[i].count; i++) {
+    for (unsigned i = 0; i < VT_CAUSES; i++) {
+        if (!causes[i].count)
+            continue;
         char key[64];
         snprintf(key, sizeof key, "hand-offs %s", causes[i].what ? causes[i].what : "(other)");
         line(fd, key, causes[i].count);

@@ -16,6 +16,9 @@ void vt_count_thread(int change);
 
 uint64_t vt_threads_living(void);
 
+/* In a forked child. */
+void vt_stats_reset(void);
+
 /* Prints all counters, as asked for by vt_config. */
 void vt_stats_print(void);
 

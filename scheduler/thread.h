@@ -57,6 +57,7 @@ struct vt_thread {
     void *(*start)(void *);
     void *arg;
     void *result;
+    uint64_t handle;              /* what the program knows it by (life.h); 0 when it is free, or never was virtual */
     bool exited;                  /* result is from pthread_exit */
     uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
     _Atomic uint64_t deferred;    /* signals put off while crit, taken on leaving */

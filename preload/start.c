@@ -1,0 +1,179 @@
+/* Whether the library is at work in this process, and its start at the first thread. */
+#define _GNU_SOURCE
+#include "start.h"
+
+#include "config.h"
+#include "life.h"
+#include "lock.h"
+#include "preload.h"
+#include "real.h"
+#include "sched.h"
+#include "stats.h"
+#include "sys.h"
+#include "tcb.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Atomic int vt_mode;
+
+void *vt_real_find(const char *name, _Atomic(void *) *cache)
+{
+    void *fn = dlsym(RTLD_NEXT, name);
+    atomic_store_explicit(cache, fn, memory_order_relaxed);
+    return fn;
+}
+
+/* --- the decision --------------------------------------------------------------------------------------------------- */
+
+/* The last part of the path of the running executable, or "". */
+static const char *executable_name(char *buf, size_t size)
+{
+    long n = vt_sys4(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)buf, (long)size - 1);
+    buf[n > 0 ? n : 0] = '\0';
+    const char *slash = strrchr(buf, '/');
+    return slash ? slash + 1 : buf;
+}
+
+/* Whether name stands in a list separated by colons or commas. */
+static bool listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+    while (*list) {
+        size_t n = strcspn(list, ":,");
+        if (n == len && memcmp(list, name, n) == 0)
+            return true;
+        list += n;
+        list += *list != '\0';
+    }
+    return false;
+}
+
+int vt_decide(void)
+{
+    static struct vt_lock lock;
+    vt_lock(&lock);
+    int mode = atomic_load_explicit(&vt_mode, memory_order_relaxed);
+    if (mode == VT_UNDECIDED) {
+        char path[4096];
+        vt_config_read();
+        mode = VT_ON;
+        if (vt_config.disable || (vt_config.only && !listed(vt_config.only, executable_name(path, sizeof path))))
+            mode = VT_OFF;
+        atomic_store_explicit(&vt_mode, mode, memory_order_relaxed);
+    }
+    vt_unlock(&lock);
+    return mode;
+}
+
+/* --- the start -------------------------------------------------------------------------------------------------------- */
+
+enum { ENGINE_OFF, ENGINE_STARTING, ENGINE_ON, ENGINE_FAILED };
+static _Atomic int engine;
+
+static int real_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
+{
+    return vt_real(pthread_create)(thread, attr, start, arg);
+}
+
+/* On the last thread after main has gone: as glibc, the process ends as if by exit(0). */
+static void last_thread(void)
+{
+    exit(0);
+}
+
+static bool start(void)
+{
+    int err = vt_life_start();
+    if (err) {
+        vt_say("%s; the program runs on kernel threads", vt_tcb_why());
+        return false;
+    }
+    vt_host.thread_create = real_create;
+    vt_last_thread = last_thread;
+    err = vt_sched_start();
+    if (err) {
+        vt_say("cannot start (%s); the program runs on kernel threads", strerror(err));
+        return false;
+    }
+    return true;
+}
+
+bool vt_engine(void)
+{
+    for (;;) {
+        int state = atomic_load_explicit(&engine, memory_order_acquire);
+        if (state == ENGINE_ON)
+            return true;
+        if (state == ENGINE_FAILED)
+            return false;
+        if (state == ENGINE_OFF && atomic_compare_exchange_strong(&engine, &state, ENGINE_STARTING)) {
+            bool ok = start();
+            atomic_store_explicit(&engine, ok ? ENGINE_ON : ENGINE_FAILED, memory_order_release);
+            return ok;
+        }
+        vt_sys0(SYS_sched_yield);
+    }
+}
+
+/* --- fork, main's end, exit ---------------------------------------------------------------------------------------------- */
+
+static bool forking; /* the engine was there when fork began; under the locks that it takes */
+
+static void before_fork(void)
+{
+    if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON) {
+        vt_life_fork_prepare();
+        forking = true;
+    }
+}
+
+static void in_parent(void)
+{
+    if (forking) {
+        forking = false;
+        vt_life_fork_parent();
+    }
+}
+
+static void in_child(void)
+{
+    if (forking) {
+        forking = false;
+        vt_life_fork_child();
+        atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
+    }
+}
+
+/* glibc runs key destructors when main calls pthread_exit, in up to PTHREAD_DESTRUCTOR_ITERATIONS rounds; ours comes last
+ * by asking for one more round each time. */
+static pthread_key_t main_key;
+static int main_rounds;
+
+static void main_exits(void *arg)
+{
+    if (++main_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(main_key, arg) == 0)
+        return;
+    if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON)
+        vt_main_gone();
+}
+
+__attribute__((constructor)) static void construct(void)
+{
+    if (!vt_on())
+        return;
+    pthread_atfork(before_fork, in_parent, in_child);
+    if (vt_sys0(SYS_gettid) == vt_sys0(SYS_getpid) && pthread_key_create(&main_key, main_exits) == 0)
+        pthread_setspecific(main_key, &main_key);
+}
+
+__attribute__((destructor)) static void destruct(void)
+{
+    if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON)
+        vt_stats_print();
+}

@@ -1,0 +1,330 @@
+/* Creation, end and identity of threads. */
+#define _GNU_SOURCE
+#include "handoff.h"
+#include "life.h"
+#include "park.h"
+#include "clock.h"
+#include "config.h"
+#include "preload.h"
+#include "real.h"
+#include "slot.h"
+#include "start.h"
+#include "sys.h"
+#include "tcb.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* --- create --------------------------------------------------------------------------------------------------------- */
+
+/* Whether attr asks for what only a kernel thread has: a real-time policy, a priority, processors. */
+static bool wants_kernel_thread(const pthread_attr_t *attr)
+{
+    int inherit, policy;
+    struct sched_param param;
+    cpu_set_t any, set;
+    if (pthread_attr_getinheritsched(attr, &inherit) == 0 && inherit == PTHREAD_EXPLICIT_SCHED &&
+        pthread_attr_getschedpolicy(attr, &policy) == 0 && pthread_attr_getschedparam(attr, &param) == 0 &&
+        (policy != SCHED_OTHER || param.sched_priority != 0))
+        return true;
+    /* Unset, the set is all ones. */
+    memset(&any, 0xff, sizeof any);
+    return pthread_attr_getaffinity_np(attr, sizeof set, &set) == 0 && !CPU_EQUAL(&set, &any);
+}
+
+static uint64_t current_mask(void)
+{
+    struct vt_thread *t = vt_current();
+    if (t->kind == VT_VIRTUAL)
+        return t->sigmask;
+    uint64_t mask = 0;
+    vt_sys4(SYS_rt_sigprocmask, 0, 0, (long)&mask, sizeof mask);
+    return mask;
+}
+
+/* Fills spec from attr (NULL: the defaults). */
+static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
+{
+    pthread_attr_t defaults;
+    int detached = PTHREAD_CREATE_JOINABLE;
+    bool own = !attr;
+    if (own) {
+        if (pthread_getattr_default_np(&defaults) != 0)
+            pthread_attr_init(&defaults);
+        attr = &defaults;
+    }
+    void *addr = NULL;
+    pthread_attr_getstacksize(attr, &spec->stack_size);
+    pthread_attr_getguardsize(attr, &spec->guard_size);
+    pthread_attr_getdetachstate(attr, &detached);
+    spec->detached = detached == PTHREAD_CREATE_DETACHED;
+    /* glibc leaves NULL or an address; getstack fails on neither. */
+    size_t size;
+    if (pthread_attr_getstack(attr, &addr, &size) == 0 && addr != NULL && (uintptr_t)addr + size != 0 &&
+        (uintptr_t)addr < (uintptr_t)-(intptr_t)size) {
+        spec->stack_addr = addr;
+        spec->stack_size = size;
+    }
+    uint64_t mask;
+    sigset_t set;
+    spec->sigmask = current_mask();
+    if (pthread_attr_getsigmask_np(attr, &set) == 0) {
+        memcpy(&mask, &set, sizeof mask);
+        spec->sigmask = mask;
+    }
+    if (own) {
+        pthread_attr_destroy(&defaults);
+        if (vt_config.stack_size)
+            spec->stack_size = vt_config.stack_size;
+    }
+}
+
+VT_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
+{
+    if (!vt_on() || (attr && wants_kernel_thread(attr)) || !vt_engine())
+        return vt_real(pthread_create)(thread, attr, start, arg);
+    struct vt_spec spec = {.start = start, .arg = arg};
+    spec_from(&spec, attr);
+    return vt_create(&spec, thread);
+}
+
+/* --- join ------------------------------------------------------------------------------------------------------------- */
+
+static void testcancel(void)
+{
+    if (vt_self && (atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & VT_CANCELLED))
+        vt_real(pthread_testcancel)();
+}
+
+/* A virtual thread of ours: parks. */
+static int join(pthread_t thread, void **result, uint64_t deadline)
+{
+    struct vt_thread *t = vt_of_handle(thread);
+    int err;
+    if (!t)
+        return ESRCH;
+    testcancel();
+    /* Only a cancellation ends a join: a signal does not (POSIX: shall not return EINTR). */
+    while ((err = vt_join(t, result, deadline, VT_PARK_INTERRUPTIBLE)) == EINTR)
+        testcancel();
+    return err;
+}
+
+VT_EXPORT int pthread_join(pthread_t thread, void **result)
+{
+    if (vt_is_handle(thread))
+        return join(thread, result, VT_NEVER);
+    vt_handoff_begin("pthread_join");
+    int err = vt_real(pthread_join)(thread, result);
+    vt_handoff_end();
+    return err;
+}
+
+VT_EXPORT int pthread_tryjoin_np(pthread_t thread, void **result)
+{
+    if (vt_is_handle(thread)) {
+        struct vt_thread *t = vt_of_handle(thread);
+        return t ? vt_join(t, result, 0, 0) : ESRCH;
+    }
+    return vt_real(pthread_tryjoin_np)(thread, result);
+}
+
+VT_EXPORT int pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *abstime)
+{
+    if (!vt_is_handle(thread)) {
+        vt_handoff_begin("pthread_clockjoin_np");
+        int err = vt_real(pthread_clockjoin_np)(thread, result, clock, abstime);
+        vt_handoff_end();
+        return err;
+    }
+    uint64_t deadline = VT_NEVER;
+    if (abstime) {
+        if (abstime->tv_nsec < 0 || abstime->tv_nsec >= 1000000000)
+            return EINVAL;
+        if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
+            return EINVAL;
+        deadline = vt_deadline(clock, abstime);
+        if (deadline == 0)
+            deadline = 1; /* 0 is a try, with another error */
+    }
+    return join(thread, result, deadline);
+}
+
+VT_EXPORT int pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec *abstime)
+{
+    return pthread_clockjoin_np(thread, result, CLOCK_REALTIME, abstime);
+}
+
+VT_EXPORT int pthread_detach(pthread_t thread)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_detach)(thread);
+    struct vt_thread *t = vt_of_handle(thread);
+    return t ? vt_detach(t) : ESRCH;
+}
+
+/* --- end --------------------------------------------------------------------------------------------------------------- */
+
+VT_EXPORT void pthread_exit(void *result)
+{
+    struct vt_thread *t = vt_self;
+    if (t && t->handle) {
+        t->result = result;
+        t->exited = true;
+    }
+    vt_real(pthread_exit)(result);
+    __builtin_unreachable();
+}
+
+VT_EXPORT int pthread_cancel(pthread_t thread)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_cancel)(thread);
+    struct vt_thread *t = vt_of_handle(thread);
+    if (!t)
+        return ESRCH;
+    return vt_cancel(t);
+}
+
+/* --- identity ------------------------------------------------------------------------------------------------------------ */
+
+VT_EXPORT pthread_t pthread_self(void)
+{
+    struct vt_thread *t = vt_self;
+    if (t && t->handle)
+        return t->handle;
+    return (pthread_t)vt_arch_tp(); /* libc's is the address of the TCB */
+}
+
+VT_EXPORT pid_t gettid(void)
+{
+    return vt_is_virtual() ? (pid_t)vt_self->tid : (pid_t)vt_sys0(SYS_gettid);
+}
+
+VT_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_setname_np)(thread, name);
+    struct vt_thread *t = vt_of_handle(thread);
+    if (strlen(name) >= sizeof t->name)
+        return ERANGE;
+    if (!t)
+        return ESRCH;
+    memcpy(t->name, name, strlen(name) + 1);
+    return 0;
+}
+
+VT_EXPORT int pthread_getname_np(pthread_t thread, char *buf, size_t size)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_getname_np)(thread, buf, size);
+    struct vt_thread *t = vt_of_handle(thread);
+    if (size < sizeof t->name)
+        return ERANGE;
+    if (!t)
+        return ESRCH;
+    memcpy(buf, t->name, sizeof t->name);
+    return 0;
+}
+
+VT_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_getattr_np)(thread, attr);
+    struct vt_thread *t = vt_of_handle(thread);
+    struct vt_slot *slot = t ? t->slot : NULL;
+    if (!slot)
+        return ESRCH;
+    int err = pthread_attr_init(attr);
+    if (err)
+        return err;
+    pthread_attr_setstack(attr, slot->stack_lo, (size_t)(slot->stack_hi - slot->stack_lo));
+    pthread_attr_setguardsize(attr, slot->guard_size);
+    pthread_attr_setdetachstate(attr, atomic_load_explicit(&t->life, memory_order_relaxed) & VT_DETACHED
+                                          ? PTHREAD_CREATE_DETACHED
+                                          : PTHREAD_CREATE_JOINABLE);
+    return 0;
+}
+
+/* --- what concerns the kernel thread below: to be refined, true for threads of the ordinary policy -------------------------- */
+
+VT_EXPORT int pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *param)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_getschedparam)(thread, policy, param);
+    if (!vt_of_handle(thread))
+        return ESRCH;
+    *policy = SCHED_OTHER;
+    param->sched_priority = 0;
+    return 0;
+}
+
+static void unsupported(const char *what)
+{
+    static _Atomic bool said;
+    if (!atomic_exchange(&said, true))
+        vt_say("%s: virtual threads have no policy, priority or processors of their own yet; ignored", what);
+}
+
+VT_EXPORT int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *param)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_setschedparam)(thread, policy, param);
+    if (!vt_of_handle(thread))
+        return ESRCH;
+    if ((policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE) && param->sched_priority != 0)
+        return EINVAL;
+    if (policy != SCHED_OTHER)
+        unsupported("pthread_setschedparam");
+    return 0;
+}
+
+VT_EXPORT int pthread_setschedprio(pthread_t thread, int priority)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_setschedprio)(thread, priority);
+    if (!vt_of_handle(thread))
+        return ESRCH;
+    return priority ? EINVAL : 0;
+}
+
+VT_EXPORT int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_setaffinity_np)(thread, size, set);
+    if (!vt_of_handle(thread))
+        return ESRCH;
+    unsupported("pthread_setaffinity_np");
+    return 0;
+}
+
+VT_EXPORT int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_getaffinity_np)(thread, size, set);
+    if (!vt_of_handle(thread))
+        return ESRCH;
+    /* Those of the process: of its main thread. */
+    long n = vt_sys3(SYS_sched_getaffinity, vt_sys0(SYS_getpid), (long)size, (long)set);
+    if (n < 0)
+        return (int)-n;
+    memset((char *)set + n, 0, size - (size_t)n);
+    return 0;
+}
+
+VT_EXPORT int pthread_getcpuclockid(pthread_t thread, clockid_t *clock)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_getcpuclockid)(thread, clock);
+    if (!vt_of_handle(thread))
+        return ESRCH;
+    if (thread != pthread_self())
+        return ENOENT;
+    *clock = CLOCK_THREAD_CPUTIME_ID;
+    return 0;
+}
