@@ -19,12 +19,16 @@ static void link_first(struct vt_timer **head, struct vt_timer *t)
     *head = t;
 }
 
-static void unlink_timer(struct vt_timer *t)
+/* Takes out and returns the head of a list that is not empty. */
+static struct vt_timer *unlink_first(struct vt_timer **head)
 {
-    *t->pprev = t->next;
+    struct vt_timer *t = *head;
+
+    *head = t->next;
     if (t->next)
-        t->next->pprev = t->pprev;
+        t->next->pprev = head;
     t->pprev = NULL;
+    return t;
 }
 
 static void mark_empty(struct vt_wheel *w, unsigned index)
@@ -83,7 +87,10 @@ bool vt_wheel_remove(struct vt_wheel *w, struct vt_timer *t)
 
     if (!pprev)
         return false;
-    unlink_timer(t);
+    *pprev = t->next;
+    if (t->next)
+        t->next->pprev = pprev;
+    t->pprev = NULL;
     w->count--;
     /* If that emptied a list whose head is a slot's, rather than a timer's or w->moving, the slot is empty
      * now. */
@@ -114,15 +121,12 @@ struct vt_timer *vt_wheel_expire(struct vt_wheel *w, uint64_t now, size_t max)
     struct vt_timer **end = &list;
 
     for (;;) {
-        struct vt_timer *t;
-
         /* While timers are moving the wheel stands at the first tick of their old slot, and all go below its
          * level. */
-        while ((t = w->moving)) {
+        while (w->moving) {
             if (!work--)
                 goto out;
-            unlink_timer(t);
-            place(w, t);
+            place(w, unlink_first(&w->moving));
         }
         if (!w->levels)
             break;
@@ -144,10 +148,10 @@ struct vt_timer *vt_wheel_expire(struct vt_wheel *w, uint64_t now, size_t max)
             mark_empty(w, index);
             continue;
         }
-        while ((t = s->first)) {
+        while (s->first) {
             if (!max--)
                 goto out;
-            unlink_timer(t);
+            struct vt_timer *t = unlink_first(&s->first);
             w->count--;
             *end = t;
             end = &t->next;

@@ -44,7 +44,7 @@ struct start {
 /* makecontext passes ints only (POSIX), so the pointer comes in two. */
 static void start_context(unsigned int hi, unsigned int lo)
 {
-    struct start *s = (struct start *)((uintptr_t)hi << 32 | lo);
+    struct start *s = (struct start *)((uintptr_t)hi << 32 | lo); /* NOLINT(performance-no-int-to-ptr) */
 
     s->entry(s->arg);
     __builtin_trap();
@@ -52,7 +52,7 @@ static void start_context(unsigned int hi, unsigned int lo)
 
 void vt_context_make(struct vt_context *c, void *stack_lo, void *stack_hi, void (*entry)(void *), void *arg)
 {
-    struct start *s = (struct start *)(((uintptr_t)stack_hi - sizeof(*s)) & ~(uintptr_t)63);
+    struct start *s = (struct start *)((char *)stack_hi - (uintptr_t)stack_hi % 64) - 1;
     uintptr_t p = (uintptr_t)s;
 
     /* Fails only for a bad address. */

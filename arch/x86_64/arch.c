@@ -79,12 +79,12 @@ void vt_context_make(struct vt_context *c, void *stack_lo, void *stack_hi, void 
      * asks at a function's entry. Two zero words above it end a chain of frame pointers for unwinders that go
      * by rbp alone.
      */
-    uintptr_t top = ((uintptr_t)stack_hi - 16) & ~(uintptr_t)15;
-    struct frame *f = (struct frame *)(top - sizeof(*f));
+    char *top = (char *)stack_hi - 16 - (uintptr_t)stack_hi % 16;
+    struct frame *f = (struct frame *)top - 1;
     uint16_t fsw;
 
     (void)stack_lo;
-    memset((void *)top, 0, 16);
+    memset(top, 0, 16);
     memset(f, 0, sizeof(*f));
     __asm__("stmxcsr %0" : "=m"(f->mxcsr));
     __asm__("fnstcw %0" : "=m"(f->fcw));
@@ -103,7 +103,7 @@ void vt_context_export(const struct vt_context *c, ucontext_t *uc)
 
     memset(uc, 0, sizeof(*uc));
     g[REG_RIP] = (greg_t)f->rip;
-    g[REG_RSP] = (greg_t)((uintptr_t)f + VT_FRAME_SIZE);
+    g[REG_RSP] = (greg_t)(uintptr_t)(f + 1);
     g[REG_RBP] = (greg_t)f->rbp;
     g[REG_RBX] = (greg_t)f->rbx;
     g[REG_R12] = (greg_t)f->r12;

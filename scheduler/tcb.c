@@ -1,0 +1,1277 @@
+#include "tcb.h"
+
+#include "arch.h"
+#include "lock.h"
+#include "sys.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <locale.h>
+#include <netdb.h>
+#include <resolv.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* resolv.h has a macro for what is a member in link.h. */
+#undef p_type
+
+#if !defined(__x86_64__)
+#error "the layout of the TCB is known for x86-64 only"
+#endif
+
+/* The start of glibc's tcbhead_t; part of the ABI between compilers, libgcc and libc
+ * (sysdeps/x86_64/nptl/tls.h). */
+struct head {
+    void *tcb;
+    union dtv *dtv;
+    void *self;
+    int multiple_threads;
+    int gscope_flag;
+    uintptr_t sysinfo;
+    uintptr_t stack_guard;
+    uintptr_t pointer_guard;
+    unsigned long vgetcpu_cache[2];
+    unsigned feature_1;
+};
+
+_Static_assert(offsetof(struct head, stack_guard) == 0x28, "read by code that -fstack-protector makes");
+_Static_assert(offsetof(struct head, pointer_guard) == 0x30, "read by setjmp");
+_Static_assert(offsetof(struct head, feature_1) == 0x48, "read by setjmp and swapcontext");
+
+#define FEATURE_SHSTK 2u
+
+/* glibc's dtv_t (sysdeps/generic/dl-dtv.h). [-1].counter is the length, [0].counter the generation. */
+union dtv {
+    size_t counter;
+    struct {
+        void *val;
+        void *to_free;
+    } pointer;
+};
+
+#define DTV_UNALLOCATED ((void *)-1L)
+
+struct list {
+    struct list *next;
+    struct list *prev;
+};
+
+struct key_data {
+    uintptr_t seq;
+    void *data;
+};
+
+struct key {
+    uintptr_t seq;
+    void (*destr)(void *);
+};
+
+struct robust_head {
+    void *list;
+    long futex_offset;
+    void *pending;
+};
+
+/* What this module keeps with a TCB, above struct pthread. */
+struct extra {
+    _Atomic uint64_t gen;    /* modules with a later `since` have not been initialised here */
+    _Atomic uint64_t listed; /* equals list_epoch while on libc's list; list_lock() guards it */
+} __attribute__((aligned(64)));
+
+/* A descriptor of nptl_db: size in bits, number of elements, offset. */
+struct desc {
+    uint32_t bits;
+    uint32_t count;
+    uint32_t offset;
+};
+
+/* glibc's PTHREAD_KEY_2NDLEVEL_SIZE and _1STLEVEL_SIZE. */
+#define KEYS_PER_BLOCK 32
+#define KEY_BLOCKS     (PTHREAD_KEYS_MAX / KEYS_PER_BLOCK)
+
+#define MAX_KEPT 8
+
+/* Set by vt_tcb_init, constant after. */
+static struct {
+    void *(*allocate_tls)(void *);
+    void (*deallocate_tls)(void *, bool);
+    void (*ctype_init)(void);
+    void (*call_tls_dtors)(void);
+    int (*iterate_phdr)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+
+    size_t static_size, align, size;
+    size_t sizeof_pthread, above; /* struct pthread; all that lies from the thread pointer upwards */
+    size_t list, tid, cancelhandling, specific, specific_used, robust;
+    bool has_res;
+    size_t res, stackblock; /* in struct pthread; valid if has_res */
+    size_t res_area;        /* of struct __res_state from the thread pointer, wherever it is */
+    bool has_rseq;
+    ptrdiff_t rseq;
+
+    struct key *keys;
+
+    /* Offsets from the thread pointer, negative, of libc's TLS variables. */
+    ptrdiff_t err, h_err, resp;
+    unsigned n_kept;
+    ptrdiff_t kept[MAX_KEPT]; /* words in which malloc keeps what belongs to a thread */
+
+    char *rtld;
+    struct list **slotinfo; /* &_rtld_global._dl_tls_dtv_slotinfo_list */
+    size_t slotinfo_len, slotinfo_next, slotinfo_slots, slotinfo_gen, slotinfo_map, slotinfo_size;
+    size_t map_modid, map_offset;
+    const size_t *rtld_gen; /* &_rtld_global._dl_tls_generation, or NULL if it was not found */
+
+    bool has_list;
+    struct list *list_head;
+    uintptr_t *in_flight;
+    atomic_int *list_word;
+} libc;
+
+static const char *why = "vt_tcb_init has not been called";
+static _Atomic int init_state; /* 0 not yet, 1 succeeded, ENOSYS failed */
+static struct vt_lock init_lock = VT_LOCK_INIT;
+static bool exec_stack;
+
+static struct head *head(void *tp)
+{
+    return tp;
+}
+
+static struct extra *extra(void *tp)
+{
+    return (struct extra *)((char *)tp + libc.sizeof_pthread);
+}
+
+static struct list *node(void *tp)
+{
+    return (struct list *)((char *)tp + libc.list);
+}
+
+static struct robust_head *robust(void *tp)
+{
+    return (struct robust_head *)((char *)tp + libc.robust);
+}
+
+static struct __res_state *res(void *tp)
+{
+    return (struct __res_state *)((char *)tp + libc.res_area);
+}
+
+static struct key_data **specific(void *tp)
+{
+    return (struct key_data **)((char *)tp + libc.specific);
+}
+
+/* --- modules with static TLS
+ * ---------------------------------------------------------------------------------------
+ *
+ * A list of them with copies of their images, so that nothing of a module is read when a TCB is reset, which
+ * may be after its dlclose. Readers that own their TCB take it as a sequence lock does: they do their work
+ * with what they find and do it again if the list has changed meanwhile. Memory of a list that has become too
+ * small is never given back, so a late reader reads rubbish at worst; it checks the sequence before it writes
+ * by what it has read. */
+
+struct module {
+    size_t modid;
+    size_t rtld_gen; /* of its slotinfo: tells users of a modid apart */
+    const void *map;
+    size_t offset; /* its block begins so far below the thread pointer */
+    size_t filesz, memsz;
+    size_t image; /* in mods.image */
+    uint64_t since;
+    bool libc;
+};
+
+static struct {
+    struct vt_lock lock; /* of writers */
+    _Atomic uint32_t seq;
+    _Atomic uint32_t n;
+    struct module *_Atomic mod;
+    char *_Atomic image;
+    size_t cap, image_cap;
+    unsigned long long adds, subs;
+    _Atomic size_t rtld_gen; /* of libc when it was read */
+    _Atomic uint64_t generation;
+    int libc_index; /* or -1 */
+} mods = {.libc_index = -1};
+
+/* A list as it is collected under the loader's lock. */
+struct scan {
+    char *buf;
+    size_t cap;
+    struct module *mod;
+    unsigned n;
+    size_t image_used;
+    bool overflow, started;
+    bool exec, main_seen;
+    unsigned long long adds, subs;
+};
+
+#define SCAN_MODULES(cap) ((cap) / 4 / sizeof(struct module))
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) & ~(to - 1);
+}
+
+/* The link map and generation that libc has for a modid. The caller is in a dl_iterate_phdr callback; nodes
+ * of the list are never freed (elf/dl-tls.c). */
+static const char *slot_map(size_t modid, size_t *gen)
+{
+    const char *l = *(const char *const volatile *)libc.slotinfo;
+    size_t i = modid;
+    while (l) {
+        size_t len = *(const size_t *)(l + libc.slotinfo_len);
+        if (i < len) {
+            const char *info = l + libc.slotinfo_slots + i * libc.slotinfo_size;
+            *gen = *(const volatile size_t *)(info + libc.slotinfo_gen);
+            return *(const char *const volatile *)(info + libc.slotinfo_map);
+        }
+        i -= len;
+        l = *(const char *const volatile *)(l + libc.slotinfo_next);
+    }
+    return NULL;
+}
+
+static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct scan *s = arg;
+    (void)size;
+    s->adds = info->dlpi_adds;
+    s->subs = info->dlpi_subs;
+
+    const ElfW(Phdr) *tls = NULL;
+    bool stack_known = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_TLS)
+            tls = p;
+        else if (p->p_type == PT_GNU_STACK) {
+            stack_known = true;
+            s->exec |= (p->p_flags & PF_X) != 0;
+        }
+    }
+    /* The vdso has no such header, and nobody asked it (elf/setup-vdso.h). It has no TLS and a name with no
+     * slash. */
+    if (!stack_known && (!s->main_seen || (info->dlpi_name && strchr(info->dlpi_name, '/'))))
+        s->exec = true;
+    s->main_seen = true;
+
+    if (!tls || info->dlpi_tls_modid == 0 || tls->p_memsz == 0)
+        return 0;
+    size_t gen = 0;
+    const char *map = slot_map(info->dlpi_tls_modid, &gen);
+    /* A module that is just being loaded or closed has no slot; l_addr is the first member of struct
+     * link_map. */
+    if (!map || ((const struct link_map *)map)->l_addr != info->dlpi_addr ||
+        *(const size_t *)(map + libc.map_modid) != info->dlpi_tls_modid)
+        return 0;
+    size_t offset = *(const size_t *)(map + libc.map_offset);
+    /* 0 and huge values mean no block in the static area. */
+    if (offset == 0 || offset > libc.static_size || tls->p_memsz > offset)
+        return 0;
+    if (s->n == SCAN_MODULES(s->cap) || tls->p_filesz > s->cap - s->cap / 4 - s->image_used) {
+        s->overflow = true;
+        return 1;
+    }
+    struct module *m = &s->mod[s->n++];
+    *m = (struct module){.modid = info->dlpi_tls_modid,
+                         .rtld_gen = gen,
+                         .map = map,
+                         .offset = offset,
+                         .filesz = tls->p_filesz,
+                         .memsz = tls->p_memsz,
+                         .image = s->image_used};
+    m->libc = -libc.err <= (ptrdiff_t)offset && -libc.err > (ptrdiff_t)(offset - tls->p_memsz);
+    memcpy(s->buf + s->cap / 4 + s->image_used, (const void *)(info->dlpi_addr + tls->p_vaddr),
+           tls->p_filesz);
+    s->image_used += round_up(tls->p_filesz, 16);
+    return 0;
+}
+
+static bool mods_same(const struct scan *s)
+{
+    const struct module *old = atomic_load_explicit(&mods.mod, memory_order_relaxed);
+    if (s->n != atomic_load_explicit(&mods.n, memory_order_relaxed))
+        return false;
+    for (unsigned i = 0; i < s->n; i++)
+        if (old[i].modid != s->mod[i].modid || old[i].rtld_gen != s->mod[i].rtld_gen ||
+            old[i].map != s->mod[i].map || old[i].offset != s->mod[i].offset)
+            return false;
+    return true;
+}
+
+/* Takes over what a scan has found. Under mods.lock. False if there is no memory. */
+static bool publish(const struct scan *s)
+{
+    struct module *old = atomic_load_explicit(&mods.mod, memory_order_relaxed);
+    unsigned old_n = atomic_load_explicit(&mods.n, memory_order_relaxed);
+    uint64_t next = atomic_load_explicit(&mods.generation, memory_order_relaxed) + 1;
+    bool newer = false;
+    for (unsigned i = 0; i < s->n; i++) {
+        struct module *m = &s->mod[i];
+        m->since = next;
+        for (unsigned k = 0; k < old_n; k++)
+            if (old[k].modid == m->modid && old[k].rtld_gen == m->rtld_gen && old[k].map == m->map &&
+                old[k].offset == m->offset)
+                m->since = old[k].since;
+        newer |= m->since == next;
+    }
+    struct module *to = old;
+    char *image = atomic_load_explicit(&mods.image, memory_order_relaxed);
+    size_t cap = mods.cap, image_cap = mods.image_cap;
+    if (s->n > cap) {
+        cap = s->n * 2 < 64 ? 64 : s->n * 2;
+        to = vt_sys_map(cap * sizeof(*to));
+    }
+    if (s->image_used > image_cap) {
+        image_cap = round_up(s->image_used * 2, 4096);
+        image = vt_sys_map(image_cap);
+    }
+    if ((s->n && !to) || (s->image_used && !image))
+        return false;
+
+    /* Odd while the list is not to be believed. Readers see an odd or other number if they saw any of the
+     * writes. */
+    uint32_t seq = atomic_load_explicit(&mods.seq, memory_order_relaxed);
+    atomic_store_explicit(&mods.seq, seq + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (s->n)
+        memcpy(to, s->mod, s->n * sizeof(*to));
+    if (s->image_used)
+        memcpy(image, s->buf + s->cap / 4, s->image_used);
+    mods.cap = cap;
+    mods.image_cap = image_cap;
+    atomic_store_explicit(&mods.mod, to, memory_order_relaxed);
+    atomic_store_explicit(&mods.image, image, memory_order_relaxed);
+    atomic_store_explicit(&mods.n, s->n, memory_order_relaxed);
+    mods.libc_index = -1;
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->mod[i].libc)
+            mods.libc_index = (int)i;
+    atomic_store_explicit(&mods.seq, seq + 2, memory_order_release);
+    if (newer)
+        atomic_store_explicit(&mods.generation, next, memory_order_release);
+    return true;
+}
+
+/* Reads the list of modules from libc. Takes the loader's dl_load_write_lock. False if there is no memory for
+ * it. */
+static bool refresh(void)
+{
+    struct scan s = {.cap = 64 << 10};
+    /* Before the scan: what is loaded during it changes the number again, and is looked at once more. */
+    size_t rtld_gen = libc.rtld_gen ? *(const volatile size_t *)libc.rtld_gen : 0;
+    for (;;) {
+        s.buf = vt_sys_map(s.cap);
+        if (!s.buf)
+            return false;
+        s.mod = (struct module *)s.buf;
+        s.n = 0;
+        s.image_used = 0;
+        s.overflow = s.exec = s.main_seen = false;
+        libc.iterate_phdr(scan_one, &s);
+        if (!s.overflow)
+            break;
+        vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
+        s.cap *= 4;
+    }
+    bool ok = true;
+    vt_lock(&mods.lock);
+    /* adds never falls, subs neither: an older scan than the published one has to be made again by whoever
+     * needs it. */
+    if (s.adds >= mods.adds && s.subs >= mods.subs) {
+        if (!mods_same(&s))
+            ok = publish(&s);
+        if (ok) {
+            mods.adds = s.adds;
+            mods.subs = s.subs;
+            exec_stack = s.exec;
+            atomic_store_explicit(&mods.rtld_gen, rtld_gen, memory_order_release);
+        }
+    }
+    vt_unlock(&mods.lock);
+    vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
+    return ok;
+}
+
+static int read_adds(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct scan *s = arg;
+    (void)size;
+    s->adds = info->dlpi_adds;
+    s->subs = info->dlpi_subs;
+    return 1;
+}
+
+static bool stale(void)
+{
+    if (libc.rtld_gen)
+        return *(const volatile size_t *)libc.rtld_gen !=
+               atomic_load_explicit(&mods.rtld_gen, memory_order_acquire);
+    struct scan s = {0};
+    libc.iterate_phdr(read_adds, &s);
+    vt_lock(&mods.lock);
+    bool changed = s.adds != mods.adds || s.subs != mods.subs;
+    vt_unlock(&mods.lock);
+    return changed;
+}
+
+static inline void sync_modules(void)
+{
+    if (__builtin_expect(stale(), 0))
+        refresh();
+}
+
+/* An image and zeros behind it. Most are a few words: shorter than the set-up of `rep movs`. */
+static inline void fill(char *to, const char *image, size_t filesz, size_t memsz)
+{
+    memcpy(to, image, filesz);
+    memset(to + filesz, 0, memsz - filesz);
+}
+
+/* Initialises the blocks of all modules that came after generation `after`. The caller alone uses the TCB.
+ * Returns the generation that it then has. */
+static uint64_t init_blocks(char *tp, uint64_t after, bool keep_malloc)
+{
+    void *kept[MAX_KEPT];
+    for (unsigned i = 0; i < libc.n_kept; i++)
+        kept[i] = *(void **)(tp + libc.kept[i]);
+again:;
+    uint32_t seq = atomic_load_explicit(&mods.seq, memory_order_acquire);
+    if (seq & 1) {
+        vt_cpu_relax();
+        goto again;
+    }
+    uint64_t generation = atomic_load_explicit(&mods.generation, memory_order_acquire);
+    unsigned n = atomic_load_explicit(&mods.n, memory_order_relaxed);
+    const struct module *mod = atomic_load_explicit(&mods.mod, memory_order_relaxed);
+    const char *image = atomic_load_explicit(&mods.image, memory_order_relaxed);
+    for (unsigned i = 0; i < n; i++) {
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&mods.seq, memory_order_relaxed) != seq)
+            goto again;
+        struct module m = *(const volatile struct module *)&mod[i];
+        /* What was read is good if the sequence is still the same; only then write by it. */
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&mods.seq, memory_order_relaxed) != seq)
+            goto again;
+        if (m.since > after)
+            fill(tp - m.offset, image + m.image, m.filesz, m.memsz);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&mods.seq, memory_order_relaxed) != seq)
+        goto again;
+    if (keep_malloc)
+        for (unsigned i = 0; i < libc.n_kept; i++)
+            *(void **)(tp + libc.kept[i]) = kept[i];
+    return generation;
+}
+
+/* --- libc's list of threads with caller's stacks
+ * --------------------------------------------------------------------
+ *
+ * Guarded by _dl_stack_cache_lock, a low-level lock of libc: 0 free, 1 held, 2 held and awaited by futex. */
+
+static uint64_t list_epoch =
+    1;                      /* another one after fork, when all nodes but one are stale; under list_lock() */
+static unsigned list_depth; /* dlopens and dlcloses in progress; under list_lock() */
+static _Atomic unsigned list_wanted; /* the same, to be looked at without the lock */
+
+static void list_lock(void)
+{
+    int expected = 0;
+    if (atomic_compare_exchange_strong_explicit(libc.list_word, &expected, 1, memory_order_acquire,
+                                                memory_order_relaxed))
+        return;
+    while (atomic_exchange_explicit(libc.list_word, 2, memory_order_acquire) != 0)
+        vt_sys4(SYS_futex, (long)libc.list_word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 2, 0);
+}
+
+static void list_unlock(void)
+{
+    if (atomic_exchange_explicit(libc.list_word, 0, memory_order_release) > 1)
+        vt_sys_futex_wake(libc.list_word, 1);
+}
+
+/* Under list_lock(). Says in _dl_in_flight_stack what is being done, so that fork in another thread can mend
+ * the list in the child (nptl/nptl-stack.c). */
+static void unlink_locked(void *tp)
+{
+    struct list *n = node(tp);
+    if (atomic_load_explicit(&extra(tp)->listed, memory_order_relaxed) == list_epoch) {
+        *(volatile uintptr_t *)libc.in_flight = (uintptr_t)n;
+        atomic_signal_fence(memory_order_seq_cst);
+        n->next->prev = n->prev;
+        n->prev->next = n->next;
+        atomic_signal_fence(memory_order_seq_cst);
+        *(volatile uintptr_t *)libc.in_flight = 0;
+    }
+    n->next = n->prev = n;
+    atomic_store_explicit(&extra(tp)->listed, 0, memory_order_relaxed);
+}
+
+static void link_locked(void *tp)
+{
+    struct list *n = node(tp);
+    if (atomic_load_explicit(&extra(tp)->listed, memory_order_relaxed) == list_epoch)
+        return;
+    *(volatile uintptr_t *)libc.in_flight = (uintptr_t)n | 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    n->next = libc.list_head->next;
+    n->prev = libc.list_head;
+    libc.list_head->next->prev = n;
+    libc.list_head->next = n;
+    atomic_signal_fence(memory_order_seq_cst);
+    *(volatile uintptr_t *)libc.in_flight = 0;
+    atomic_store_explicit(&extra(tp)->listed, list_epoch, memory_order_relaxed);
+}
+
+/* A TCB that is in nobody's use must not be on the list. */
+static inline void unlist(void *tp)
+{
+    if (__builtin_expect(atomic_load_explicit(&extra(tp)->listed, memory_order_relaxed) != 0, 0)) {
+        list_lock();
+        unlink_locked(tp);
+        list_unlock();
+    }
+}
+
+/* A TCB that is ready for use must be on the list while somebody wants that. */
+static inline void list_new(void *tp)
+{
+    if (__builtin_expect(atomic_load_explicit(&list_wanted, memory_order_relaxed) == 0, 1))
+        return;
+    list_lock();
+    bool on = list_depth != 0;
+    if (on)
+        link_locked(tp);
+    list_unlock();
+    /* What was loaded before we were on the list shows in libc's generation, which is counted before libc
+     * walks the list; what comes later, libc has initialised, and nothing has been done with it yet. */
+    if (on && stale()) {
+        refresh();
+        uint64_t after = atomic_load_explicit(&extra(tp)->gen, memory_order_relaxed);
+        atomic_store_explicit(&extra(tp)->gen, init_blocks(tp, after, true), memory_order_relaxed);
+    }
+}
+
+bool vt_tcb_dl_begin(void)
+{
+    if (!libc.has_list)
+        return false;
+    list_lock();
+    list_depth++;
+    atomic_store_explicit(&list_wanted, list_depth, memory_order_relaxed);
+    list_unlock();
+    return true;
+}
+
+int vt_tcb_list(void *tp)
+{
+    if (!libc.has_list)
+        return ENOSYS;
+    vt_tcb_late_tls(tp);
+    list_lock();
+    if (list_depth)
+        link_locked(tp);
+    list_unlock();
+    if (stale())
+        vt_tcb_late_tls(tp);
+    return 0;
+}
+
+void vt_tcb_dl_end(bool begun)
+{
+    /* Always: an old module may have got static TLS for the sake of a new one that has none itself. */
+    refresh();
+    if (!begun)
+        return;
+    uint64_t generation = atomic_load_explicit(&mods.generation, memory_order_acquire);
+    list_lock();
+    if (list_depth)
+        list_depth--;
+    atomic_store_explicit(&list_wanted, list_depth, memory_order_relaxed);
+    for (struct list *n = libc.list_head->next, *next; n != libc.list_head; n = next) {
+        next = n->next;
+        char *tp = (char *)n - libc.list;
+        if (vt_tcb_tid(tp) < VT_TCB_TID_MIN)
+            continue;
+        /* libc has initialised here what is new. */
+        if (atomic_load_explicit(&extra(tp)->gen, memory_order_relaxed) < generation)
+            atomic_store_explicit(&extra(tp)->gen, generation, memory_order_relaxed);
+        if (list_depth == 0)
+            unlink_locked(tp);
+    }
+    list_unlock();
+}
+
+bool vt_tcb_list_self(bool on)
+{
+    if (!on) {
+        vt_tcb_dl_end(libc.has_list);
+        return true;
+    }
+    if (!vt_tcb_dl_begin())
+        return false;
+    void *tp = vt_arch_tp();
+    if (vt_tcb_tid(tp) >= VT_TCB_TID_MIN)
+        vt_tcb_list(tp);
+    return true;
+}
+
+uint64_t vt_tcb_generation(void)
+{
+    sync_modules();
+    return atomic_load_explicit(&mods.generation, memory_order_acquire);
+}
+
+void vt_tcb_late_tls(void *tp)
+{
+    sync_modules();
+    if (atomic_load_explicit(&extra(tp)->gen, memory_order_acquire) >=
+        atomic_load_explicit(&mods.generation, memory_order_acquire))
+        return;
+    /* The thread may run: every block once, so with the list held still. */
+    vt_lock(&mods.lock);
+    uint64_t after = atomic_load_explicit(&extra(tp)->gen, memory_order_relaxed);
+    const struct module *mod = atomic_load_explicit(&mods.mod, memory_order_relaxed);
+    const char *image = atomic_load_explicit(&mods.image, memory_order_relaxed);
+    unsigned n = atomic_load_explicit(&mods.n, memory_order_relaxed);
+    for (unsigned i = 0; i < n; i++)
+        if (mod[i].since > after)
+            fill((char *)tp - mod[i].offset, image + mod[i].image, mod[i].filesz, mod[i].memsz);
+    /* Release: whoever sees the number sees the blocks. */
+    atomic_store_explicit(&extra(tp)->gen, atomic_load_explicit(&mods.generation, memory_order_relaxed),
+                          memory_order_release);
+    vt_unlock(&mods.lock);
+}
+
+/* --- what malloc keeps for a thread
+ * ---------------------------------------------------------------------------------
+ *
+ * glibc has no way to give back a tcache but the end of a kernel thread. So that of a TCB that goes waits
+ * here for the next one that is made. */
+
+struct stash {
+    void *word[MAX_KEPT];
+};
+
+static struct {
+    struct vt_lock lock;
+    struct stash *item;
+    size_t n, cap;
+} stash;
+
+static void stash_put(const char *tp)
+{
+    if (!libc.n_kept)
+        return;
+    vt_lock(&stash.lock);
+    if (stash.n == stash.cap) {
+        size_t cap = stash.cap ? stash.cap * 2 : 64;
+        struct stash *item = vt_sys_map(cap * sizeof(*item));
+        if (item && stash.n)
+            memcpy(item, stash.item, stash.n * sizeof(*item));
+        if (item && stash.cap)
+            vt_sys2(SYS_munmap, (long)stash.item, (long)(stash.cap * sizeof(*item)));
+        if (item) {
+            stash.item = item;
+            stash.cap = cap;
+        }
+    }
+    if (stash.n < stash.cap) {
+        for (unsigned i = 0; i < libc.n_kept; i++)
+            stash.item[stash.n].word[i] = *(void *const *)(tp + libc.kept[i]);
+        stash.n++;
+    }
+    vt_unlock(&stash.lock);
+}
+
+static void stash_get(char *tp)
+{
+    if (!libc.n_kept)
+        return;
+    vt_lock(&stash.lock);
+    if (stash.n) {
+        stash.n--;
+        for (unsigned i = 0; i < libc.n_kept; i++)
+            *(void **)(tp + libc.kept[i]) = stash.item[stash.n].word[i];
+    }
+    vt_unlock(&stash.lock);
+}
+
+/* --- TCBs
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+size_t vt_tcb_size(void)
+{
+    return libc.size;
+}
+
+size_t vt_tcb_align(void)
+{
+    return libc.align;
+}
+
+bool vt_tcb_exec_stack(void)
+{
+    return exec_stack;
+}
+
+/* Fields that every new thread finds the same, in memory that is zero or from an earlier thread. */
+static void set_fields(char *tp, unsigned tid)
+{
+    struct robust_head *r = robust(tp);
+    r->list = r;
+    r->pending = NULL;
+    *((void **)r - 1) = r; /* robust_prev */
+    /* cleanup and cleanup_jmp_buf lie between the robust list's head and cancelhandling; see vt_tcb_init. */
+    void **cleanup = (void **)(tp + libc.cancelhandling);
+    cleanup[-2] = cleanup[-1] = NULL;
+    atomic_store_explicit(vt_tcb_cancelhandling(tp), 0, memory_order_relaxed);
+    *(char *)(tp + libc.specific_used) = 0;
+    *(void **)(tp + libc.resp) = res(tp);
+    vt_tcb_set_tid(tp, tid);
+}
+
+static int make(void *top, unsigned tid, void **out, bool use_stash)
+{
+    char *tp = (char *)(((uintptr_t)top - libc.above) & ~(libc.align - 1));
+    memset(tp, 0, libc.above);
+
+    const struct head *self = vt_arch_tp();
+    struct head *h = head(tp);
+    h->tcb = h->self = tp;
+    h->multiple_threads = 1;
+    h->stack_guard = self->stack_guard;
+    h->pointer_guard = self->pointer_guard;
+    h->feature_1 = self->feature_1;
+    specific(tp)[0] = (struct key_data *)specific(tp) - KEYS_PER_BLOCK;
+    node(tp)->next = node(tp)->prev = node(tp);
+
+    int saved = errno;
+    sync_modules();
+    uint64_t gen = atomic_load_explicit(&mods.generation, memory_order_acquire);
+    void *got = libc.allocate_tls(tp);
+    errno = saved;
+    if (!got)
+        return ENOMEM;
+    if (stale())
+        refresh();
+    if (gen != atomic_load_explicit(&mods.generation, memory_order_acquire))
+        gen = init_blocks(tp, gen, false);
+    atomic_store_explicit(&extra(tp)->gen, gen, memory_order_relaxed);
+
+    if (use_stash)
+        stash_get(tp);
+    if (libc.has_rseq) {
+        /* struct rseq begins with cpu_id_start and cpu_id; -2 is RSEQ_CPU_ID_REGISTRATION_FAILED. 32 bytes is
+         * the first version of the structure, of which there is never less (__rseq_offset(3), glibc manual).
+         */
+        memset(tp + libc.rseq, 0, 32);
+        ((int *)(tp + libc.rseq))[1] = -2;
+    }
+    robust(tp)->futex_offset = (long)offsetof(pthread_mutex_t, __data.__lock) -
+                               (long)offsetof(pthread_mutex_t, __data.__list.__next);
+    set_fields(tp, tid);
+    list_new(tp);
+    *out = tp;
+    return 0;
+}
+
+int vt_tcb_make(void *top, unsigned tid, void **tp)
+{
+    return make(top, tid, tp, true);
+}
+
+void vt_tcb_reset(void *tp, unsigned tid)
+{
+    unlist(tp);
+    union dtv *dtv = head(tp)->dtv;
+    size_t len = dtv[-1].counter;
+    for (size_t i = 1; i <= len; i++)
+        if (dtv[i].pointer.to_free) {
+            free(dtv[i].pointer.to_free);
+            /* The entry is as new for its generation; if that is old by now, __tls_get_addr brings it up to
+             * date. */
+            dtv[i].pointer.to_free = NULL;
+            dtv[i].pointer.val = DTV_UNALLOCATED;
+        }
+    sync_modules();
+    atomic_store_explicit(&extra(tp)->gen, init_blocks(tp, 0, true), memory_order_relaxed);
+    set_fields(tp, tid);
+    list_new(tp);
+}
+
+int vt_tcb_renew(void *tp, unsigned tid)
+{
+    unlist(tp);
+    libc.deallocate_tls(tp, false);
+    void *again;
+    return make((char *)tp + libc.above, tid, &again, true);
+}
+
+void vt_tcb_free(void *tp)
+{
+    unlist(tp);
+    stash_put(tp);
+    libc.deallocate_tls(tp, false);
+    head(tp)->dtv = NULL;
+}
+
+void vt_tcb_set_stack(void *tp, char *lo, char *hi, size_t guard_size)
+{
+    if (!libc.has_res)
+        return;
+    /* stackblock, stackblock_size, guardsize, reported_guardsize (nptl/descr.h): the block includes the
+     * guard. */
+    uintptr_t *f = (uintptr_t *)((char *)tp + libc.stackblock);
+    f[0] = (uintptr_t)lo - guard_size;
+    f[1] = (uintptr_t)hi - f[0];
+    f[2] = f[3] = guard_size;
+}
+
+void vt_tcb_enter(void)
+{
+    libc.ctype_init();
+}
+
+atomic_int *vt_tcb_cancelhandling(void *tp)
+{
+    return (atomic_int *)((char *)tp + libc.cancelhandling);
+}
+
+void **vt_tcb_cleanup_jmp_buf(void *tp)
+{
+    return (void **)((char *)tp + libc.cancelhandling) - 1;
+}
+
+void vt_tcb_set_tid(void *tp, unsigned tid)
+{
+    *(volatile unsigned *)((char *)tp + libc.tid) = tid;
+}
+
+unsigned vt_tcb_tid(void *tp)
+{
+    return *(volatile unsigned *)((char *)tp + libc.tid);
+}
+
+/* In the order of nptl/nptl_deallocate_tsd.c. */
+static void key_destructors(char *tp)
+{
+    volatile char *used = tp + libc.specific_used;
+    if (!*used)
+        return;
+    struct key_data **block = specific(tp);
+    for (int round = 0; round < _POSIX_THREAD_DESTRUCTOR_ITERATIONS && *used; round++) {
+        *used = 0;
+        for (unsigned b = 0; b < KEY_BLOCKS; b++) {
+            struct key_data *level2 = block[b];
+            if (!level2)
+                continue;
+            for (unsigned i = 0; i < KEYS_PER_BLOCK; i++) {
+                void *data = level2[i].data;
+                if (!data)
+                    continue;
+                level2[i].data = NULL;
+                /* A key that was deleted since, and perhaps made again, has another sequence number. */
+                const volatile struct key *k = &libc.keys[b * KEYS_PER_BLOCK + i];
+                void (*destr)(void *) = k->destr;
+                if (level2[i].seq == k->seq && destr)
+                    destr(data);
+            }
+        }
+    }
+    memset(block[0], 0, KEYS_PER_BLOCK * sizeof(struct key_data));
+    for (unsigned b = 1; b < KEY_BLOCKS; b++)
+        if (block[b]) {
+            free(block[b]);
+            block[b] = NULL;
+        }
+    *used = 0;
+}
+
+void vt_tcb_leave(void)
+{
+    char *tp = vt_arch_tp();
+    libc.call_tls_dtors();
+    key_destructors(tp);
+
+    /* As __res_thread_freeres does. */
+    struct __res_state *r = res(tp);
+    if (r->nscount != 0) {
+        res_nclose(r);
+        r->options = 0;
+    }
+    /* The first call hands an error out, if there is one; the next frees its text. */
+    if (dlerror())
+        dlerror();
+    uselocale(LC_GLOBAL_LOCALE);
+}
+
+void vt_tcb_fork(int phase)
+{
+    if (phase == 0) {
+        vt_lock(&mods.lock);
+        vt_lock(&stash.lock);
+        return;
+    }
+    vt_unlock(&stash.lock);
+    vt_unlock(&mods.lock);
+    if (phase != 2 || !libc.has_list)
+        return;
+    /* libc's fork has emptied the list but for the calling thread. That one is on one of its lists now and
+     * stays there until its TCB is reset: then it is taken off as if we had put it on. */
+    list_epoch++;
+    list_depth = 0;
+    atomic_store_explicit(&list_wanted, 0, memory_order_relaxed);
+    void *tp = vt_arch_tp();
+    if (vt_tcb_tid(tp) >= VT_TCB_TID_MIN)
+        atomic_store_explicit(&extra(tp)->listed, node(tp)->next != node(tp) ? list_epoch : 0,
+                              memory_order_relaxed);
+}
+
+/* --- finding out
+ * ---------------------------------------------------------------------------------------------------- */
+
+static void *find(const char *name)
+{
+    /* Behind us first: what the program itself may define with such a name is not libc's. */
+    void *p = dlsym(RTLD_NEXT, name);
+    return p ? p : dlsym(RTLD_DEFAULT, name);
+}
+
+static bool refuse(const char *text)
+{
+    why = text;
+    return false;
+}
+
+static bool find_desc(const char *name, struct desc *d)
+{
+    const struct desc *p = find(name);
+    if (!p)
+        return false;
+    *d = *p;
+    return true;
+}
+
+/* The offset of a field of `bits` bits. */
+static bool find_field(const char *name, uint32_t bits, size_t *offset)
+{
+    struct desc d;
+    if (!find_desc(name, &d) || d.bits != bits)
+        return false;
+    *offset = d.offset;
+    return true;
+}
+
+static bool find_functions(void)
+{
+    *(void **)&libc.allocate_tls = find("_dl_allocate_tls");
+    *(void **)&libc.deallocate_tls = find("_dl_deallocate_tls");
+    *(void **)&libc.ctype_init = find("__ctype_init");
+    *(void **)&libc.call_tls_dtors = find("__call_tls_dtors");
+    *(void **)&libc.iterate_phdr = find("dl_iterate_phdr");
+    libc.keys = find("__pthread_keys");
+    void (*static_info)(size_t *, size_t *);
+    *(void **)&static_info = find("_dl_get_tls_static_info");
+    libc.rtld = find("_rtld_global");
+    if (!libc.allocate_tls || !libc.deallocate_tls || !libc.ctype_init || !libc.call_tls_dtors ||
+        !libc.iterate_phdr || !libc.keys || !static_info || !libc.rtld)
+        return refuse("the C library is not glibc 2.34 or later");
+    static_info(&libc.static_size, &libc.align);
+    if (libc.align < 64)
+        libc.align = 64;
+    return true;
+}
+
+static bool find_fields(void)
+{
+    static const char unknown[] = "the C library's thread descriptor has an unknown layout";
+    const uint32_t *size = find("_thread_db_sizeof_pthread");
+    struct desc spec, keys, level2, dtv;
+    size_t dtvp, val, counter, next, prev, seq, data, key_seq, key_destr, policy;
+    if (!size || !find_field("_thread_db_pthread_list", 128, &libc.list) ||
+        !find_field("_thread_db_pthread_tid", 32, &libc.tid) ||
+        !find_field("_thread_db_pthread_cancelhandling", 32, &libc.cancelhandling) ||
+        !find_field("_thread_db_pthread_dtvp", 64, &dtvp) ||
+        !find_field("_thread_db_dtv_t_pointer_val", 64, &val) ||
+        !find_field("_thread_db_dtv_t_counter", 64, &counter) ||
+        !find_field("_thread_db_list_t_next", 64, &next) ||
+        !find_field("_thread_db_list_t_prev", 64, &prev) ||
+        !find_field("_thread_db_pthread_key_data_seq", 64, &seq) ||
+        !find_field("_thread_db_pthread_key_data_data", 64, &data) ||
+        !find_field("_thread_db_pthread_key_struct_seq", 64, &key_seq) ||
+        !find_field("_thread_db_pthread_key_struct_destr", 64, &key_destr) ||
+        !find_field("_thread_db_pthread_schedpolicy", 32, &policy) ||
+        !find_desc("_thread_db_pthread_specific", &spec) || !find_desc("_thread_db___pthread_keys", &keys) ||
+        !find_desc("_thread_db_pthread_key_data_level2_data", &level2) ||
+        !find_desc("_thread_db_dtv_dtv", &dtv))
+        return refuse(unknown);
+    libc.sizeof_pthread = *size;
+    libc.specific = spec.offset;
+    if (dtvp != offsetof(struct head, dtv) || val != 0 || counter != 0 || dtv.bits != 8 * sizeof(union dtv) ||
+        next != 0 || prev != sizeof(void *) || seq != 0 || data != offsetof(struct key_data, data) ||
+        level2.bits != 8 * sizeof(struct key_data) || level2.count != KEYS_PER_BLOCK ||
+        keys.bits != 8 * sizeof(struct key) || keys.count != PTHREAD_KEYS_MAX || key_seq != 0 ||
+        key_destr != offsetof(struct key, destr) || spec.bits * spec.count != 64 * KEY_BLOCKS ||
+        libc.sizeof_pthread % 64 != 0 || libc.sizeof_pthread < libc.specific + 8 * KEY_BLOCKS ||
+        libc.static_size < libc.sizeof_pthread)
+        return refuse(unknown);
+
+    /* The calling thread's own descriptor must look as we think. */
+    char *tp = vt_arch_tp();
+    if (head(tp)->self != tp || (int)vt_tcb_tid(tp) != (int)vt_sys0(SYS_gettid) ||
+        specific(tp)[0] != (struct key_data *)specific(tp) - KEYS_PER_BLOCK)
+        return refuse(unknown);
+    /* specific_used is the byte behind the array and in front of report_events. */
+    size_t report;
+    if (!find_field("_thread_db_pthread_report_events", 8, &report) ||
+        report != libc.specific + 8 * KEY_BLOCKS + 1)
+        return refuse(unknown);
+    libc.specific_used = report - 1;
+
+    /* tid, (an int,) robust_prev, robust_head, cleanup, cleanup_jmp_buf, cancelhandling. */
+    void *rhead = NULL;
+    size_t rlen = 0;
+    libc.robust = libc.cancelhandling - 2 * sizeof(void *) - sizeof(struct robust_head);
+    if (vt_sys3(SYS_get_robust_list, 0, (long)&rhead, (long)&rlen) == 0 && rhead &&
+        (char *)rhead != tp + libc.robust)
+        return refuse(unknown);
+    if (libc.robust != ((libc.tid + sizeof(int) + 7) & ~(size_t)7) + sizeof(void *))
+        return refuse(unknown);
+
+    if (head(tp)->feature_1 & FEATURE_SHSTK)
+        return refuse("the process uses shadow stacks");
+
+    const ptrdiff_t *rseq = find("__rseq_offset");
+    libc.has_rseq = rseq != NULL;
+    if (rseq) {
+        libc.rseq = *rseq;
+        if (libc.rseq > (ptrdiff_t)libc.sizeof_pthread - 32 ||
+            libc.rseq < -(ptrdiff_t)(libc.static_size - libc.sizeof_pthread))
+            return refuse(unknown);
+    }
+    return true;
+}
+
+/* struct __res_state in struct pthread, and the stack's bounds before it. Only checked guesses: without them
+ * the state lies elsewhere, and libc does not know the stack's bounds. */
+static void find_res(void)
+{
+    char *tp = vt_arch_tp();
+    size_t event;
+    char *r = (char *)__res_state();
+    if (find_field("_thread_db_pthread_nextevent", 64, &event)) {
+        /* nextevent, struct _Unwind_Exception (32 bytes, aligned to 16), stackblock, stackblock_size,
+         * guardsize, reported_guardsize, tpp, res (nptl/descr.h, 2.34 to 2.42). */
+        libc.stackblock = round_up(event + 8, 16) + 32;
+        libc.res = libc.stackblock + 5 * sizeof(void *);
+        const uintptr_t *f = (const uintptr_t *)(tp + libc.stackblock);
+        void *const *end = find("__libc_stack_end");
+        uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
+        if (libc.res + sizeof(struct __res_state) > libc.sizeof_pthread)
+            libc.has_res = false;
+        else if (r == tp + libc.res) /* a thread that pthread_create made */
+            libc.has_res = sp > f[0] && sp < f[0] + f[1];
+        else /* the main thread: the "block" reaches from 0 to the end of its stack
+                (sysdeps/nptl/dl-tls_init_tp.c) */
+            libc.has_res = end && f[0] == 0 && f[1] != 0 && f[1] == (uintptr_t)*end;
+    }
+    libc.above = libc.sizeof_pthread + sizeof(struct extra);
+    libc.res_area = libc.res;
+    if (!libc.has_res) {
+        libc.res_area = libc.above;
+        libc.above += round_up(sizeof(struct __res_state), 64);
+    }
+    libc.size = round_up(libc.static_size - libc.sizeof_pthread, 64) + libc.above +
+                (libc.align > 64 ? libc.align : 0);
+}
+
+static bool find_variables(void)
+{
+    char *tp = vt_arch_tp();
+    libc.err = (char *)__errno_location() - tp;
+    libc.h_err = (char *)__h_errno_location() - tp;
+    char *resp = find("__resp");
+    if (!resp)
+        return refuse("the C library does not export __resp");
+    if (*(void **)resp != __res_state())
+        return refuse("the C library's resolver state is elsewhere");
+    libc.resp = resp - tp;
+    ptrdiff_t low = -(ptrdiff_t)libc.static_size;
+    if (libc.err >= 0 || libc.err < low || libc.h_err >= 0 || libc.h_err < low || libc.resp >= 0 ||
+        libc.resp < low)
+        return refuse("the C library's variables are not in static TLS");
+    return true;
+}
+
+static bool find_modules(void)
+{
+    static const char unknown[] = "the C library's list of modules has an unknown layout";
+    struct desc list, len, next, slots, gen, map;
+    const uint32_t *size = find("_thread_db_sizeof_dtv_slotinfo");
+    if (!size || !find_desc("_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", &list) ||
+        !find_desc("_thread_db_dtv_slotinfo_list_len", &len) ||
+        !find_desc("_thread_db_dtv_slotinfo_list_next", &next) ||
+        !find_desc("_thread_db_dtv_slotinfo_list_slotinfo", &slots) ||
+        !find_desc("_thread_db_dtv_slotinfo_gen", &gen) || !find_desc("_thread_db_dtv_slotinfo_map", &map) ||
+        !find_field("_thread_db_link_map_l_tls_modid", 64, &libc.map_modid) ||
+        !find_field("_thread_db_link_map_l_tls_offset", 64, &libc.map_offset))
+        return refuse(unknown);
+    libc.slotinfo = (struct list **)(libc.rtld + list.offset);
+    libc.slotinfo_size = *size;
+    libc.slotinfo_len = len.offset;
+    libc.slotinfo_next = next.offset;
+    libc.slotinfo_slots = slots.offset;
+    libc.slotinfo_gen = gen.offset;
+    libc.slotinfo_map = map.offset;
+
+    /* Behind the list in struct rtld_global: _dl_tls_static_nelem, _static_used, _static_optional,
+     * _dl_initial_dtv, _dl_tls_generation, _dl_scope_free_list, _dl_stack_used, _dl_stack_user
+     * (sysdeps/generic/ldsodefs.h, 2.34 to 2.42). The distance tells whether that is so here. */
+    struct desc used, user;
+    if (find_desc("_thread_db_rtld_global__dl_stack_used", &used) &&
+        find_desc("_thread_db_rtld_global__dl_stack_user", &user) && user.offset == used.offset + 16 &&
+        used.offset == list.offset + 56) {
+        const size_t *f = (const size_t *)(libc.rtld + list.offset);
+        const union dtv *dtv = head(vt_arch_tp())->dtv;
+        if (f[2] <= libc.static_size && f[1] < 4096 && f[5] >= dtv[0].counter &&
+            f[5] < dtv[0].counter + (1 << 24))
+            libc.rtld_gen = &f[5];
+    }
+    if (!refresh())
+        return refuse("no memory for the list of modules");
+    if (mods.libc_index < 0)
+        return refuse("the C library has no static TLS");
+    return true;
+}
+
+static bool well_formed(const struct list *l)
+{
+    return l->next && l->prev && l->next->prev == l && l->prev->next == l;
+}
+
+/* The lists and their lock: _dl_stack_used, _dl_stack_user, _dl_stack_cache, _dl_stack_cache_actsize,
+ * _dl_in_flight_stack, _dl_stack_cache_lock (sysdeps/generic/ldsodefs.h, 2.34 to 2.42). */
+static void find_list(void)
+{
+    struct desc used, user;
+    if (!libc.rtld_gen || !find_desc("_thread_db_rtld_global__dl_stack_used", &used) ||
+        !find_desc("_thread_db_rtld_global__dl_stack_user", &user))
+        return;
+    struct list *used_head = (struct list *)(libc.rtld + used.offset);
+    struct list *user_head = (struct list *)(libc.rtld + user.offset);
+    const size_t *actsize = (const size_t *)(user_head + 2);
+    libc.list_head = user_head;
+    libc.in_flight = (uintptr_t *)(actsize + 1);
+    libc.list_word = (atomic_int *)(actsize + 2);
+    int word = atomic_load_explicit(libc.list_word, memory_order_relaxed);
+    if (!well_formed(user_head + 1) || *actsize % 4096 != 0 || *actsize >> 40 != 0 || word < 0 || word > 2)
+        return;
+    /* The calling thread must be on one of the two. */
+    list_lock();
+    const struct list *me = node(vt_arch_tp());
+    bool found = false;
+    if (well_formed(used_head) && well_formed(user_head) && *libc.in_flight == 0) {
+        for (const struct list *l = used_head->next; l != used_head && !found; l = l->next)
+            found = l == me;
+        for (const struct list *l = user_head->next; l != user_head && !found; l = l->next)
+            found = l == me;
+    }
+    list_unlock();
+    libc.has_list = found;
+}
+
+/* Finds the words of libc's block that malloc writes, by letting it work on a TCB that nobody uses. libc's
+ * own malloc: another one has its own module, and destructors to clean up with. */
+static void find_kept(void)
+{
+    void *(*libc_malloc)(size_t);
+    void (*libc_free)(void *);
+    *(void **)&libc_malloc = find("__libc_malloc");
+    *(void **)&libc_free = find("__libc_free");
+    if (!libc_malloc || !libc_free)
+        return;
+    size_t size = round_up(libc.size, 4096);
+    char *mem = vt_sys_map(size);
+    void *tp;
+    if (!mem)
+        return;
+    if (make(mem + size, VT_TCB_TID_MIN, &tp, false) != 0) {
+        vt_sys2(SYS_munmap, (long)mem, (long)size);
+        return;
+    }
+    const struct module *m = &atomic_load_explicit(&mods.mod, memory_order_relaxed)[mods.libc_index];
+    char *block = (char *)tp - m->offset;
+    char before[4096];
+    if (m->memsz <= sizeof(before)) {
+        memcpy(before, block, m->memsz);
+        uint64_t all = ~0ULL, old = 0;
+        vt_sys4(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&old, sizeof(all));
+        void *self = vt_arch_tp();
+        vt_arch_set_tp(tp);
+        void *volatile a = libc_malloc(24);
+        void *volatile b = libc_malloc(100);
+        void *volatile c = libc_malloc(5000);
+        libc_free(a);
+        libc_free(b);
+        libc_free(c);
+        vt_arch_set_tp(self);
+        vt_sys_sigmask(old);
+        unsigned n = 0;
+        for (size_t i = 0; i + 8 <= m->memsz && n <= MAX_KEPT; i += 8) {
+            ptrdiff_t offset = (block - (char *)tp) + (ptrdiff_t)i;
+            /* errno and what is set for the thread's sake is not malloc's, even if it has changed. */
+            if (memcmp(before + i, block + i, 8) != 0 && offset != (libc.err & -8L) &&
+                offset != (libc.h_err & -8L) && offset != libc.resp) {
+                if (n < MAX_KEPT)
+                    libc.kept[n] = offset;
+                n++;
+            }
+        }
+        /* So many would be something else. */
+        libc.n_kept = n <= MAX_KEPT ? n : 0;
+    }
+    vt_tcb_free(tp);
+    vt_sys2(SYS_munmap, (long)mem, (long)size);
+}
+
+static bool init(void)
+{
+    if (!find_functions() || !find_fields())
+        return false;
+    find_res();
+    if (!find_variables() || !find_modules())
+        return false;
+    find_list();
+    find_kept();
+    return true;
+}
+
+int vt_tcb_init(void)
+{
+    int state = atomic_load_explicit(&init_state, memory_order_acquire);
+    if (!state) {
+        vt_lock(&init_lock);
+        state = atomic_load_explicit(&init_state, memory_order_relaxed);
+        if (!state) {
+            state = init() ? 1 : ENOSYS;
+            if (state == 1)
+                why = "";
+            atomic_store_explicit(&init_state, state, memory_order_release);
+        }
+        vt_unlock(&init_lock);
+    }
+    return state == 1 ? 0 : state;
+}
+
+const char *vt_tcb_why(void)
+{
+    return why;
+}
