@@ -1,5 +1,4 @@
 /* Whether the library is at work in this process, and its start at the first thread. */
-#define _GNU_SOURCE
 #include "start.h"
 
 #include "config.h"
@@ -7,7 +6,7 @@
 #include "lock.h"
 #include "preload.h"
 #include "real.h"
-#include "sched.h"
+#include "place.h"
 #include "stats.h"
 #include "sys.h"
 #include "tcb.h"
@@ -15,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

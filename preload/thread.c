@@ -1,5 +1,4 @@
 /* Creation, end and identity of threads. */
-#define _GNU_SOURCE
 #include "handoff.h"
 #include "life.h"
 #include "park.h"

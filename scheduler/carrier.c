@@ -4,7 +4,7 @@
 #include "park.h"
 #include "ring.h"
 #include "stats.h"
-#include "sched.h"
+#include "place.h"
 #include "sys.h"
 
 #include <errno.h>

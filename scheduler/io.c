@@ -3,7 +3,7 @@
 #include "handoff.h"
 #include "park.h"
 #include "ring.h"
-#include "sched.h"
+#include "place.h"
 #include "sys.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "config.h"
 #include "park.h"
-#include "sched.h"
+#include "place.h"
 #include "slot.h"
 #include "stats.h"
 #include "sys.h"
@@ -10,7 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -196,13 +196,15 @@ static _Noreturn void finish(struct vt_thread *t)
 
 /* libc's, for pthread_cleanup_push in C; pthread.h hides them from code with exceptions. */
 extern void __pthread_register_cancel(__pthread_unwind_buf_t *);
+/* Saves no signal mask, so that the buffer is as short as libc has made it for this purpose. */
+extern int set_unwind_jump(void *, int) __asm__("__sigsetjmp") __attribute__((returns_twice));
 
 /* Runs the start routine. Forced unwinding, by pthread_exit or a cancellation, is started by libc from the buffer that is
  * registered last, and ends by a jump to this one, the outermost: so it is in libc's start_thread. */
 static void __attribute__((noinline)) run(struct vt_thread *t)
 {
     __pthread_unwind_buf_t buf;
-    if (__sigsetjmp((struct __jmp_buf_tag *)(void *)buf.__cancel_jmp_buf, 0)) {
+    if (set_unwind_jump(buf.__cancel_jmp_buf, 0)) {
         if (!t->exited)
             t->result = PTHREAD_CANCELED;
         return;

@@ -3,7 +3,7 @@
 #include "config.h"
 #include "park.h"
 #include "ring.h"
-#include "sched.h"
+#include "place.h"
 #include "stats.h"
 #include "sys.h"
 

@@ -1,7 +1,7 @@
 #include "park.h"
 
 #include "monitor.h"
-#include "sched.h"
+#include "place.h"
 #include "sys.h"
 
 #include <errno.h>

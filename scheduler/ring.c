@@ -3,7 +3,7 @@
 #include "config.h"
 #include "io.h"
 #include "park.h"
-#include "sched.h"
+#include "place.h"
 #include "sys.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "config.h"
 #include "ring.h"
-#include "sched.h"
+#include "place.h"
 #include "slot.h"
 #include "sys.h"
 

@@ -105,7 +105,7 @@ void vt_await_claim(struct vt_carrier *c);
 
 void vt_put_off(struct vt_thread *t); /* takes the signals that were put off */
 
-/* The first member of struct vt_carrier (sched.h): the monitor is deciding. */
+/* The first member of struct vt_carrier (place.h): the monitor is deciding. */
 struct vt_claim {
     _Atomic bool claimed;
 };

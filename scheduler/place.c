@@ -1,4 +1,4 @@
-#include "sched.h"
+#include "place.h"
 
 #include "config.h"
 #include "monitor.h"

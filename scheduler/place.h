@@ -9,8 +9,8 @@
  * Invariant: a place that has runnable threads, armed timers or requests under way is attended, or is being handed to a
  * carrier that has been told. Only the carrier that attends a place, inside a scheduler section, touches what is marked
  * "owner" below. */
-#ifndef VT_SCHED_H
-#define VT_SCHED_H
+#ifndef VT_PLACE_H
+#define VT_PLACE_H
 
 #include "lock.h"
 #include "runq.h"
@@ -140,7 +140,7 @@ void vt_timer_arm(struct vt_place *p, struct vt_thread *t, uint64_t deadline);
 /* Disarms it if it is armed. In a section. */
 void vt_timer_disarm(struct vt_thread *t);
 
-/* --- between sched.c and carrier.c -------------------------------------------------------------------------------- */
+/* --- between place.c and carrier.c -------------------------------------------------------------------------------- */
 
 /* Makes n places, unattended; vt_places_open, when they have rings, puts them among the idle ones. */
 int vt_places_make(unsigned n);
@@ -152,7 +152,7 @@ struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p);
 /* Runs t until it is left for c's own context. */
 void vt_run(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t);
 
-/* --- hand-off, between sched.c and carrier.c -------------------------------------------------------------------------- */
+/* --- hand-off, between place.c and carrier.c -------------------------------------------------------------------------- */
 
 /* A spare carrier; NULL if there is none now. In a section. */
 struct vt_carrier *vt_spare_take(void);

@@ -1,6 +1,6 @@
 /* Signals and scheduler sections: no handler of the program runs while its kernel thread is in one. */
-#ifndef VT_SIGNAL_H
-#define VT_SIGNAL_H
+#ifndef VT_PUTOFF_H
+#define VT_PUTOFF_H
 
 #include <signal.h>
 #include <stdbool.h>

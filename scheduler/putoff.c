@@ -1,7 +1,6 @@
-#define _GNU_SOURCE
-#include "signal.h"
+#include "putoff.h"
 
-#include "sched.h"
+#include "place.h"
 #include "sys.h"
 
 #include <ucontext.h>
