@@ -392,6 +392,67 @@ START_TEST(race_for_the_last)
 }
 END_TEST
 
+/*
+ * Jobs that are stolen twice on their way. The thread in the middle does nothing but steal, so that what the
+ * first wrote gets to the last by the stealing alone.
+ */
+static struct vt_runq middle_q, last_q;
+
+static void *middle(void *arg)
+{
+    struct vt_task *t;
+
+    while (atomic_load_explicit(&race_taken, memory_order_relaxed) < STRESS) {
+        /* Room for all that are stolen, so that they go on in the order in which they came. */
+        if (!vt_runq_len(&middle_q) && vt_runq_steal(&q, &middle_q, &t)) {
+            finish(t);
+            atomic_fetch_add_explicit(&race_taken, 1, memory_order_relaxed);
+        } else {
+            sched_yield();
+        }
+    }
+    return arg;
+}
+
+static void *last(void *arg)
+{
+    struct vt_task *t;
+
+    while (atomic_load_explicit(&race_taken, memory_order_relaxed) < STRESS) {
+        if (!vt_runq_steal(&middle_q, &last_q, &t))
+            sched_yield();
+        for (; t; t = vt_runq_pop(&last_q)) {
+            finish(t);
+            atomic_fetch_add_explicit(&race_taken, 1, memory_order_relaxed);
+        }
+    }
+    return arg;
+}
+
+START_TEST(stolen_twice)
+{
+    struct job *j = jobs(STRESS);
+    pthread_t a, b;
+
+    setup();
+    vt_runq_init(&middle_q);
+    vt_runq_init(&last_q);
+    atomic_store(&race_taken, 0);
+    ck_assert_int_eq(pthread_create(&a, NULL, middle, NULL), 0);
+    ck_assert_int_eq(pthread_create(&b, NULL, last, NULL), 0);
+    for (unsigned long i = 0; i < STRESS; i++) {
+        j[i].payload = ~i;
+        while (!vt_runq_push(&q, &j[i].task))
+            sched_yield();
+    }
+    pthread_join(a, NULL);
+    pthread_join(b, NULL);
+    for (unsigned i = 0; i < STRESS; i++)
+        MUST(j[i].taken == 1);
+    free(j);
+}
+END_TEST
+
 static struct vt_lock lock = VT_LOCK_INIT;
 static unsigned long locked_count;
 
@@ -506,6 +567,7 @@ int main(void)
     tcase_add_test(c, global);
     tcase_add_test(c, each_job_once);
     tcase_add_test(c, race_for_the_last);
+    tcase_add_test(c, stolen_twice);
     tcase_add_test(c, locking);
     tcase_add_test(c, cost);
     suite_add_tcase(s, c);
