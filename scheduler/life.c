@@ -100,6 +100,44 @@ void vt_each(void (*f)(struct vt_thread *, void *), void *arg)
     }
 }
 
+/* Walks under way that need the TCBs of living threads to stay. */
+static _Atomic unsigned walking;
+
+static void late_tls(struct vt_thread *t, void *arg)
+{
+    (void)arg;
+    vt_tcb_late_tls(t->tp);
+}
+
+static void list_tcb(struct vt_thread *t, void *arg)
+{
+    (void)arg;
+    vt_tcb_list(t->tp);
+}
+
+static void each_tcb(void (*f)(struct vt_thread *, void *))
+{
+    struct vt_thread *me = vt_enter(); /* the others' carriers spin meanwhile if their threads end */
+    atomic_fetch_add_explicit(&walking, 1, memory_order_seq_cst);
+    vt_each(f, NULL);
+    atomic_fetch_sub_explicit(&walking, 1, memory_order_seq_cst);
+    vt_leave(me);
+}
+
+bool vt_modules_begin(void)
+{
+    bool begun = vt_tcb_dl_begin();
+    if (begun)
+        each_tcb(list_tcb);
+    return begun;
+}
+
+void vt_modules_end(bool begun)
+{
+    vt_tcb_dl_end(begun);
+    each_tcb(late_tls);
+}
+
 /* --- kernel threads -------------------------------------------------------------------------------------------------- */
 
 static pthread_key_t adopted_key;
@@ -154,6 +192,10 @@ static void reap(struct vt_carrier *c, void *arg)
 {
     struct vt_thread *t = arg;
     (void)c;
+    /* Whoever walks the living threads' TCBs has seen this one alive, or we see that somebody walks. */
+    atomic_thread_fence(memory_order_seq_cst);
+    while (__builtin_expect(atomic_load_explicit(&walking, memory_order_relaxed) != 0, 0))
+        vt_cpu_relax();
     vt_slot_put(NULL, t->slot);
     t->slot = NULL;
     t->tp = NULL;
@@ -238,6 +280,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     }
     struct vt_slot *slot = t->slot;
     t->tid = tid_of(t);
+    uint64_t modules = vt_tcb_generation();
     err = vt_slot_tcb(slot, t->tid);
     if (err) {
         vt_slot_put(NULL, slot);
@@ -263,6 +306,8 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     atomic_store_explicit(&t->crit, 1, memory_order_relaxed); /* it is mounted inside a section; entry leaves it */
     atomic_store_explicit(&t->interrupt, 0, memory_order_relaxed);
     atomic_store_explicit(&t->deferred, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->pending, 0, memory_order_relaxed);
+    t->alt_stack = NULL;
     atomic_store_explicit(&t->token, 0, memory_order_relaxed);
     atomic_store_explicit(&t->life, spec->detached ? VT_DETACHED : 0, memory_order_relaxed);
     vt_context_make(&t->ctx, slot->stack_lo, slot->stack_hi, entry, t);
@@ -270,7 +315,9 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     vt_count_thread(+1);
     t->handle = (uint64_t)(uintptr_t)t | 1 | (uint64_t)t->generation << VT_HANDLE_SHIFT;
     *handle = t->handle; /* before it runs: it may look at the variable that its creator keeps it in */
-    atomic_store_explicit(&t->alive, 1, memory_order_release);
+    atomic_store_explicit(&t->alive, 1, memory_order_seq_cst);
+    if (vt_tcb_generation() != modules) /* a walk may have missed it */
+        vt_tcb_late_tls(t->tp);
     struct vt_thread *self = vt_enter();
     vt_ready_last(t);
     vt_leave(self);

@@ -52,6 +52,10 @@ void vt_life_fork_prepare(void);
 void vt_life_fork_parent(void);
 void vt_life_fork_child(void);
 
+/* Around a dlopen or dlclose by any thread: the TLS of a module that comes is right in every virtual thread. */
+bool vt_modules_begin(void);
+void vt_modules_end(bool begun);
+
 /* 0 or EINVAL. Any thread. */
 int vt_detach(struct vt_thread *t);
 

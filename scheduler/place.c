@@ -3,6 +3,7 @@
 #include "config.h"
 #include "monitor.h"
 #include "park.h"
+#include "putoff.h"
 #include "ring.h"
 #include "sys.h"
 
@@ -69,6 +70,8 @@ static void mount(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
         c->kernel_mask = t->sigmask;
         vt_sys_sigmask(t->sigmask);
     }
+    if (__builtin_expect(c->alt_stack != t->alt_stack, 0))
+        vt_set_alt_stack(c, t);
 }
 
 void vt_run_after(struct vt_carrier *c)

@@ -74,6 +74,7 @@ struct vt_carrier {
     void (*after)(struct vt_carrier *, void *); /* what the context switched to does first */
     void *after_arg;
     uint64_t kernel_mask;                       /* the kernel thread's signal mask */
+    void *alt_stack;                            /* the kernel thread's alternate stack */
     _Atomic uint32_t wake;                      /* futex word of a spare */
     struct vt_carrier *spare_next;
     pid_t tid;

@@ -1,8 +1,10 @@
 #include "putoff.h"
 
+#include "park.h"
 #include "place.h"
 #include "sys.h"
 
+#include <string.h>
 #include <ucontext.h>
 
 bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
@@ -32,10 +34,82 @@ bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
     return true;
 }
 
+/* What our own kicks carry in si_errno, which the kernel leaves alone. */
+#define KICK 0x76746b
+
+static void queue_to(long tid, int sig, int mark)
+{
+    siginfo_t info;
+    memset(&info, 0, sizeof info);
+    info.si_signo = sig;
+    info.si_code = SI_TKILL;
+    info.si_errno = mark;
+    info.si_pid = (pid_t)vt_sys0(SYS_getpid);
+    info.si_uid = (uid_t)vt_sys0(SYS_getuid);
+    vt_sys4(SYS_rt_tgsigqueueinfo, info.si_pid, tid, sig, (long)&info);
+}
+
+int vt_signal_send(struct vt_thread *t, int sig)
+{
+    uint64_t bit = UINT64_C(1) << (sig - 1);
+    atomic_fetch_or_explicit(&t->pending, bit, memory_order_seq_cst);
+    if (t->sigmask & bit)
+        return 0;
+    atomic_store_explicit(&t->deferred, 1, memory_order_seq_cst);
+    if (t == vt_self) {
+        vt_enter();
+        vt_leave(t);
+        return 0;
+    }
+    atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED, memory_order_release);
+    vt_unblock(t);
+    /* If it runs and enters no section the kernel must interrupt it. It may have left the carrier when the signal comes,
+     * and then takes the signal on leaving its next section. */
+    struct vt_carrier *c = t->carrier;
+    if (c && atomic_load_explicit(&c->mounted, memory_order_acquire) == t)
+        queue_to(c->tid, sig, KICK);
+    return 0;
+}
+
+bool vt_signal_mine(int sig, siginfo_t *info)
+{
+    struct vt_thread *t = vt_self;
+    uint64_t bit = UINT64_C(1) << (sig - 1);
+    if (info->si_code != SI_TKILL || info->si_errno != KICK)
+        return true;
+    info->si_errno = 0;
+    return t && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit) != 0;
+}
+
+void vt_signal_mask_is(uint64_t set)
+{
+    struct vt_thread *t = vt_enter();
+    t->sigmask = set;
+    if (t->carrier)
+        t->carrier->kernel_mask = set;
+    if (atomic_load_explicit(&t->pending, memory_order_relaxed) & ~set)
+        atomic_store_explicit(&t->deferred, 1, memory_order_relaxed);
+    vt_leave(t);
+}
+
 void vt_put_off(struct vt_thread *t)
 {
-    atomic_store_explicit(&t->deferred, 0, memory_order_relaxed);
-    if (t->carrier)
-        t->carrier->kernel_mask = t->sigmask;
+    atomic_store_explicit(&t->deferred, 0, memory_order_seq_cst);
+    struct vt_carrier *c = t->carrier;
+    if (c)
+        c->kernel_mask = t->sigmask;
     vt_sys_sigmask(t->sigmask);
+    uint64_t take = atomic_load_explicit(&t->pending, memory_order_seq_cst) & ~t->sigmask;
+    for (int sig = 1; take && sig <= 64; sig++) {
+        uint64_t bit = UINT64_C(1) << (sig - 1);
+        if ((take & bit) && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
+            queue_to(vt_sys0(SYS_gettid), sig, 0);
+    }
+}
+
+void vt_set_alt_stack(struct vt_carrier *c, struct vt_thread *t)
+{
+    stack_t ss = {.ss_sp = t->alt_stack, .ss_size = t->alt_size, .ss_flags = t->alt_stack ? 0 : SS_DISABLE};
+    /* EPERM while the stack being left is the alternate one: tried again at the next mount. */
+    c->alt_stack = vt_sys2(SYS_sigaltstack, (long)&ss, 0) == 0 ? t->alt_stack : NULL;
 }

@@ -60,8 +60,10 @@ struct vt_thread {
     uint64_t handle;              /* what the program knows it by (life.h); 0 when it is free, or never was virtual */
     bool exited;                  /* result is from pthread_exit */
     uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
-    _Atomic uint64_t deferred;    /* signals put off while crit, taken on leaving */
-    uint64_t tls_generation;      /* modules that its TLS is initialised for (tcb.h) */
+    _Atomic uint64_t deferred;    /* there is something to do on leaving a section: signals put off, or pending */
+    _Atomic uint64_t pending;     /* signals sent to this thread by pthread_kill and not taken; bit n-1 for n */
+    void *alt_stack;              /* sigaltstack, NULL: none */
+    size_t alt_size;
     const char *wait_what;        /* what it waits in, for dumps; static text */
     const void *wait_on;          /* the address or descriptor number */
     _Atomic uint32_t alive;       /* from its making until its stack has been left */
