@@ -9,7 +9,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <signal.h>
 
 /* How often it looks while threads run, and while one of them seems stuck. */
@@ -58,8 +60,7 @@ void vt_barrier_all(void)
 
 /* --- looking ------------------------------------------------------------------------------------------------------- */
 
-/* Whether the kernel thread sleeps in the kernel: the state in /proc/self/task/TID/stat. Opened anew each time, in the
- * monitor's own descriptor table. */
+/* Whether the kernel thread sleeps in the kernel: the state in /proc/self/task/TID/stat. */
 static bool is_blocked(pid_t tid)
 {
     char path[40] = "/proc/self/task/", stat[256];
@@ -139,16 +140,32 @@ void vt_monitor_wake_slow(void)
     vt_sys_futex_wake(&wake_word, 1);
 }
 
+/* A descriptor table of its own: what it opens is not seen by the program, and the program's descriptors are not kept open
+ * by it. Only the descriptors that wake carriers stay, under the same numbers. */
+static void own_descriptors(void)
+{
+    long from = 0;
+    if (vt_sys1(SYS_unshare, CLONE_FILES) != 0)
+        return;
+    while (from <= INT_MAX) {
+        long keep = (long)INT_MAX + 1;
+        for (unsigned i = 0; i < vt_sched.nplaces; i++) {
+            int fd = vt_ring_wake_fd(&vt_sched.places[i]);
+            if (fd >= from && fd < keep)
+                keep = fd;
+        }
+        if (keep > from && vt_sys3(SYS_close_range, from, keep - 1, 0) == -ENOSYS)
+            for (long fd = from; fd < keep && fd < 65536; fd++) /* before Linux 5.9 */
+                vt_sys1(SYS_close, fd);
+        from = keep + 1;
+    }
+}
+
 static void *monitor_main(void *arg)
 {
     struct watch *watches = arg;
     unsigned idle_looks = 0;
-    /* A descriptor table of its own: what it opens is not seen by the program, and the program's descriptors are not kept
-     * open by it. */
-#ifdef SYS_close_range
-    if (vt_sys3(SYS_close_range, 0, (long)~0U, 2 /* CLOSE_RANGE_UNSHARE */) != 0)
-#endif
-        vt_sys1(SYS_unshare, 0x400 /* CLONE_FILES */);
+    own_descriptors();
     vt_sys2(SYS_prctl, 15 /* PR_SET_NAME */, (long)"vt-monitor");
     for (;;) {
         uint64_t now = vt_now();

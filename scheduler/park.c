@@ -120,7 +120,9 @@ struct waiter {
 
 struct bucket {
     alignas(64) struct vt_lock lock;
-    _Atomic uint32_t count; /* read without the lock by vt_unpark: see there */
+    /* Waiters, and threads that are about to be: counted before they compare, so that a waker which has changed the word
+     * and sees none here may leave without the lock. */
+    _Atomic uint32_t count;
     struct waiter *first, *last;
 };
 
@@ -140,7 +142,6 @@ static void enqueue(struct bucket *b, struct waiter *w)
     else
         b->first = w;
     b->last = w;
-    atomic_store_explicit(&b->count, atomic_load_explicit(&b->count, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 static void dequeue(struct bucket *b, struct waiter *w)
@@ -153,7 +154,7 @@ static void dequeue(struct bucket *b, struct waiter *w)
         w->next->prev = w->prev;
     else
         b->last = w->prev;
-    atomic_store_explicit(&b->count, atomic_load_explicit(&b->count, memory_order_relaxed) - 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&b->count, 1, memory_order_relaxed);
 }
 
 /* Takes w out of its queue unless it has been woken. True if it has been. */
@@ -190,9 +191,11 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     struct bucket *b = bucket_of(addr);
     struct waiter w = {.thread = t, .addr = addr, .bits = bits};
     atomic_init(&w.bucket, b);
+    atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
     vt_lock(&b->lock);
     if (check && !check(arg)) {
         vt_unlock(&b->lock);
+        atomic_fetch_sub_explicit(&b->count, 1, memory_order_relaxed);
         vt_leave(t);
         return EAGAIN;
     }
@@ -252,7 +255,7 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
     struct bucket *b = bucket_of(addr);
     unsigned total = 0;
     struct vt_thread *me = vt_enter();
-    /* The word was changed before; a waiter that we miss here has yet to compare it under the lock. */
+    /* The word was changed before; a waiter that we do not see here will see that. */
     atomic_thread_fence(memory_order_seq_cst);
     while (total < max && atomic_load_explicit(&b->count, memory_order_relaxed)) {
         struct vt_thread *wake[32];
@@ -335,6 +338,7 @@ int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned 
             } else if (nmoved < move) {
                 if (d != b) {
                     dequeue(b, w);
+                    atomic_fetch_add_explicit(&d->count, 1, memory_order_seq_cst);
                     enqueue(d, w);
                     atomic_store_explicit(&w->bucket, d, memory_order_release);
                 }

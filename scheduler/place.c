@@ -132,6 +132,7 @@ void vt_ready(struct vt_thread *t)
     struct vt_task *old = atomic_exchange_explicit(&p->next, &t->task, memory_order_seq_cst);
     if (old) {
         push_last(p, old);
+        atomic_thread_fence(memory_order_seq_cst);
         vt_wake_idle();
     } else if (atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed) &&
                atomic_load_explicit(&c->mounted, memory_order_relaxed)) {

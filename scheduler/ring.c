@@ -383,3 +383,8 @@ void vt_ring_wake(struct vt_place *p)
     uint64_t one = 1;
     vt_sys3(SYS_write, p->ring->wake_fd, (long)&one, sizeof one);
 }
+
+int vt_ring_wake_fd(const struct vt_place *p)
+{
+    return p->ring->wake_fd;
+}

@@ -67,4 +67,7 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline);
 /* Ends a vt_ring_wait, the present one or the next. Any thread; async-signal-safe. */
 void vt_ring_wake(struct vt_place *p);
 
+/* The descriptor that vt_ring_wake writes to, for who has a descriptor table of their own. */
+int vt_ring_wake_fd(const struct vt_place *p);
+
 #endif
