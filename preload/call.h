@@ -1,0 +1,132 @@
+/* The blocking system calls as a virtual thread makes them: they park it, or hand its place over, and otherwise do what
+ * the kernel's call of that name does. The result is the kernel's: >= 0, or -errno; errno is not touched. To be called
+ * by virtual threads only. The interposed functions, and syscall(), stand on these. */
+#ifndef VT_CALL_H
+#define VT_CALL_H
+
+#include "handoff.h"
+#include "preload.h"
+#include "real.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+struct vt_io_req;
+
+long vt_call_read(int fd, void *buf, size_t n);
+long vt_call_write(int fd, const void *buf, size_t n);
+long vt_call_readv(int fd, const struct iovec *iov, int count);
+long vt_call_writev(int fd, const struct iovec *iov, int count);
+long vt_call_pread(int fd, void *buf, size_t n, off_t offset);
+long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset);
+/* Offset -1: the current position, as preadv2. */
+long vt_call_preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags);
+long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags);
+
+long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length);
+long vt_call_recvmsg(int fd, struct msghdr *msg, int flags);
+long vt_call_recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout);
+long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length);
+long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags);
+long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags);
+long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags);
+long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length);
+
+/* Relative time-outs, NULL for none; a mask of size bytes, or NULL. *timeout is not changed. */
+long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size);
+long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+                     const sigset_t *mask, size_t size);
+long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
+                          const sigset_t *mask, size_t size);
+long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining);
+
+/* --- for those who implement them --------------------------------------------------------------------------------- */
+
+#define VT_RW_MAX ((size_t)0x7ffff000) /* the most that the kernel moves in one call (MAX_RW_COUNT) */
+
+/* Acts upon a cancellation that is pending. */
+void vt_cancel_now(void);
+
+/* To be called by each cancellation point before it has done anything. */
+static inline void vt_cancel_point(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & VT_CANCELLED, 0))
+        vt_cancel_now();
+}
+
+/* A wait has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on waiting. Does not return
+ * when it is a cancellation. */
+bool vt_io_interrupted(void);
+
+/* Nothing to wait for any more: make the call again. Not the result of any call. */
+#define VT_RETRY INT64_MIN
+
+/* Waits until a call on fd that would have blocked can be made, or has been made: by req where it is given and there is a
+ * ring. VT_RETRY, the result of req, -EAGAIN at the deadline, -EINTR. */
+long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline);
+
+/* A transfer out of the process that may take several calls. */
+struct vt_out {
+    int fd;
+    unsigned generation;
+    unsigned futile;   /* how often the descriptor was ready and yet the call would have blocked */
+    bool asked;        /* whether fd blocks, and for how long, is known */
+    uint64_t deadline;
+};
+
+static inline void vt_out_start(struct vt_out *out, int fd, unsigned generation)
+{
+    *out = (struct vt_out){.fd = fd, .generation = generation};
+}
+
+/* The call would have blocked, after done bytes: 0 when it is to be made again; VT_RETRY when it is to be made as a
+ * blocking call (with the place handed over); else the result of the whole transfer if done is 0, and done itself
+ * otherwise. */
+long vt_out_wait(struct vt_out *out, long done);
+
+/* Whether the descriptor is non-blocking as far as known: then calls are made as they are. */
+#define VT_AS_IS(fd) (vt_fd_bits(fd) & VT_FD_NONBLOCK)
+
+/* The raw call with the place handed over. */
+#define VT_HANDED(what, call)                                                                                     \
+    __extension__({                                                                                               \
+        vt_handoff_begin(what);                                                                                   \
+        __auto_type handed_ = (call);                                                                             \
+        vt_handoff_end();                                                                                         \
+        handed_;                                                                                                  \
+    })
+
+/* Defines name: libc's function, with the place handed over. */
+#define VT_HANDED_FUNCTION(type, name, parameters, arguments)                                                     \
+    VT_EXPORT type name parameters                                                                                \
+    {                                                                                                             \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return vt_real(name) arguments;                                                                       \
+        vt_cancel_point();                                                                                        \
+        return VT_HANDED(#name, vt_real(name) arguments);                                                         \
+    }
+
+/* Defines name as another name of target. */
+#define VT_ALIAS(target, name) VT_EXPORT extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
+
+/* A system call's result as libc returns it. */
+static inline long vt_result(long ret)
+{
+    if (__builtin_expect(ret < 0, 0)) {
+        errno = (int)-ret;
+        return -1;
+    }
+    return ret;
+}
+
+/* libc's end of a fortified function that would overflow its buffer. */
+_Noreturn void __chk_fail(void);
+
+#endif

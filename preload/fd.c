@@ -1,0 +1,168 @@
+#include "fd.h"
+
+#include "park.h"
+#include "sys.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+/* Zero pages until used. */
+struct vt_fd vt_fds[VT_FD_MAX];
+
+/* Highest number about which something is known: bounds vt_fd_forget_range. */
+static _Atomic int highest;
+
+/* Someone has set SO_RCVTIMEO or SO_SNDTIMEO, so a duplicate's VT_FD_NO_TIMEO may be out of date. */
+static _Atomic bool timeo_used;
+
+static void store(int fd, unsigned bits)
+{
+    if ((unsigned)fd >= VT_FD_MAX)
+        return;
+    int old = atomic_load_explicit(&highest, memory_order_relaxed);
+    while (old < fd && !atomic_compare_exchange_weak_explicit(&highest, &old, fd, memory_order_relaxed,
+                                                              memory_order_relaxed))
+        ;
+    atomic_store_explicit(&vt_fds[fd].waits, 0, memory_order_relaxed);
+    atomic_store_explicit(&vt_fds[fd].bits, (uint16_t)bits, memory_order_relaxed);
+    atomic_fetch_add_explicit(&vt_fds[fd].generation, 1, memory_order_relaxed);
+}
+
+enum vt_fd_kind vt_fd_learn(int fd)
+{
+    struct stat st;
+    if (vt_sys2(SYS_fstat, fd, (long)&st) < 0)
+        return VT_FD_UNKNOWN;
+    enum vt_fd_kind kind;
+    switch (st.st_mode & S_IFMT) {
+    case S_IFSOCK:
+        kind = VT_FD_SOCKET;
+        break;
+    case S_IFIFO:
+        kind = VT_FD_PIPE;
+        break;
+    case S_IFCHR:
+        kind = VT_FD_CHAR;
+        break;
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFBLK:
+        kind = VT_FD_FILE;
+        break;
+    default: /* anonymous inodes have no type */
+        kind = VT_FD_EVENT;
+        break;
+    }
+    unsigned bits = vt_fd_bits(fd);
+    if ((bits & VT_FD_KIND) == VT_FD_UNKNOWN)
+        vt_fd_set(fd, kind);
+    else if ((bits & VT_FD_KIND) != kind)
+        store(fd, kind); /* the number has been reused unseen: nothing else is right either */
+    return kind;
+}
+
+void vt_fd_born(int fd, enum vt_fd_kind kind, bool nonblock, unsigned bits)
+{
+    if (fd >= 0)
+        store(fd, kind | VT_FD_TRACKED | bits | (nonblock ? VT_FD_NONBLOCK : 0));
+}
+
+void vt_fd_forget(int fd)
+{
+    if ((unsigned)fd < VT_FD_MAX && fd <= atomic_load_explicit(&highest, memory_order_relaxed))
+        store(fd, 0);
+}
+
+void vt_fd_forget_range(unsigned first, unsigned last)
+{
+    unsigned top = (unsigned)atomic_load_explicit(&highest, memory_order_relaxed);
+    for (; first <= last && first <= top; first++) {
+        if (vt_fd_bits((int)first))
+            store((int)first, 0);
+    }
+}
+
+void vt_fd_dup(int fd, int to)
+{
+    if (to < 0 || to == fd)
+        return;
+    vt_fd_set(fd, VT_FD_SHARED);
+    store(to, vt_fd_bits(fd) | VT_FD_SHARED);
+}
+
+void vt_fd_mark_nonblock(int fd, bool nonblock)
+{
+    if (nonblock)
+        vt_fd_set(fd, VT_FD_NONBLOCK);
+    else
+        vt_fd_clear(fd, VT_FD_NONBLOCK);
+}
+
+bool vt_fd_nonblocking(int fd)
+{
+    unsigned bits = vt_fd_bits(fd);
+    if ((bits & (VT_FD_TRACKED | VT_FD_SHARED)) == VT_FD_TRACKED)
+        return bits & VT_FD_NONBLOCK;
+    long flags = vt_sys2(SYS_fcntl, fd, F_GETFL);
+    bool nonblock = flags >= 0 && (flags & O_NONBLOCK);
+    vt_fd_mark_nonblock(fd, nonblock);
+    return nonblock;
+}
+
+void vt_fd_mark_sockopt(int fd, int option, const void *value, unsigned length)
+{
+    switch (option) {
+    case SO_RCVTIMEO_OLD:
+    case SO_SNDTIMEO_OLD:
+    case SO_RCVTIMEO_NEW:
+    case SO_SNDTIMEO_NEW:
+        atomic_store_explicit(&timeo_used, true, memory_order_relaxed);
+        vt_fd_clear(fd, VT_FD_NO_TIMEO);
+        break;
+    case SO_RCVLOWAT:
+        vt_fd_set(fd, VT_FD_LOWAT);
+        break;
+    case SO_LINGER:
+        if (length >= sizeof(struct linger)) {
+            const struct linger *l = value;
+            if (l->l_onoff && l->l_linger > 0)
+                vt_fd_set(fd, VT_FD_LINGER);
+            else
+                vt_fd_clear(fd, VT_FD_LINGER);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static uint64_t timeo(int fd, int option)
+{
+    struct timeval tv = {0, 0};
+    socklen_t length = sizeof tv;
+    long ret = vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, option, (long)&tv, (long)&length, 0);
+    if (ret < 0)
+        return 0;
+    return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
+uint64_t vt_fd_deadline(int fd, int option)
+{
+    unsigned bits = vt_fd_bits(fd);
+    if ((bits & VT_FD_KIND) != VT_FD_SOCKET)
+        return VT_NEVER;
+    bool used = atomic_load_explicit(&timeo_used, memory_order_relaxed);
+    if ((bits & VT_FD_NO_TIMEO) && !(used && (bits & VT_FD_SHARED)))
+        return VT_NEVER;
+    uint64_t wait = timeo(fd, option);
+    if (wait != 0)
+        return vt_now() + wait;
+    if (!(bits & VT_FD_SHARED) || !used) {
+        int other = option == SO_RCVTIMEO ? SO_SNDTIMEO : SO_RCVTIMEO;
+        if (timeo(fd, other) == 0)
+            vt_fd_set(fd, VT_FD_NO_TIMEO);
+    }
+    return VT_NEVER;
+}

@@ -1,0 +1,120 @@
+/* What is known about descriptors.
+ *
+ * For each descriptor number a few hints, gathered where descriptors are made, duplicated, changed and closed. They are
+ * only ever hints: libc closes and opens descriptors by itself, other processes share descriptions, and the program may
+ * make system calls that nobody sees. So each hint is used in a way that a wrong one costs time and not correctness, or
+ * is checked where it would matter. All functions may be called by any thread, and in signal handlers. */
+#ifndef VT_FD_H
+#define VT_FD_H
+
+#include "thread.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum vt_fd_kind {
+    VT_FD_UNKNOWN,
+    VT_FD_FILE,   /* regular file, directory, block device: never waited for by readiness */
+    VT_FD_SOCKET,
+    VT_FD_PIPE,
+    VT_FD_CHAR,   /* terminal or another device */
+    VT_FD_EVENT,  /* eventfd, timerfd, signalfd, inotify, epoll, pidfd ... */
+};
+
+enum vt_fd_bits {
+    VT_FD_KIND = 7,
+    VT_FD_TRACKED = 8,        /* made in our sight: O_NONBLOCK is as VT_FD_NONBLOCK says */
+    VT_FD_SHARED = 16,        /* another descriptor of this process may be on the same description: do not rely on it */
+    VT_FD_NONBLOCK = 32,      /* O_NONBLOCK is on: calls are made as they are */
+    VT_FD_NO_NOWAIT_IN = 64,  /* preadv2 does not know RWF_NOWAIT here */
+    VT_FD_NO_NOWAIT_OUT = 128,
+    VT_FD_NO_TIMEO = 256,     /* SO_RCVTIMEO and SO_SNDTIMEO are zero */
+    VT_FD_LOWAT = 512,        /* SO_RCVLOWAT has been set */
+    VT_FD_LINGER = 1024,      /* close may block */
+};
+
+struct vt_fd {
+    _Atomic uint16_t bits;
+    _Atomic uint16_t generation; /* changes when the number is closed or given away */
+    _Atomic uint8_t waits;       /* reads still to come that go to the ring without a first try */
+};
+
+#define VT_FD_MAX (1 << 20) /* beyond this nothing is remembered */
+
+extern struct vt_fd vt_fds[VT_FD_MAX];
+
+static inline unsigned vt_fd_bits(int fd)
+{
+    return (unsigned)fd < VT_FD_MAX ? atomic_load_explicit(&vt_fds[fd].bits, memory_order_relaxed) : 0;
+}
+
+static inline unsigned vt_fd_generation(int fd)
+{
+    return (unsigned)fd < VT_FD_MAX ? atomic_load_explicit(&vt_fds[fd].generation, memory_order_relaxed) : 0;
+}
+
+static inline void vt_fd_set(int fd, unsigned bits)
+{
+    if ((unsigned)fd < VT_FD_MAX && (vt_fd_bits(fd) & bits) != bits)
+        atomic_fetch_or_explicit(&vt_fds[fd].bits, (uint16_t)bits, memory_order_relaxed);
+}
+
+static inline void vt_fd_clear(int fd, unsigned bits)
+{
+    if ((unsigned)fd < VT_FD_MAX && (vt_fd_bits(fd) & bits) != 0)
+        atomic_fetch_and_explicit(&vt_fds[fd].bits, (uint16_t)~bits, memory_order_relaxed);
+}
+
+/* Asks the kernel what fd is, and remembers it. VT_FD_UNKNOWN for a bad descriptor. */
+enum vt_fd_kind vt_fd_learn(int fd);
+
+static inline enum vt_fd_kind vt_fd_kind(int fd)
+{
+    enum vt_fd_kind kind = vt_fd_bits(fd) & VT_FD_KIND;
+    return kind != VT_FD_UNKNOWN ? kind : vt_fd_learn(fd);
+}
+
+/* fd (if it is >= 0) has just been made: of this kind, or unknown, blocking or not; bits: further ones. */
+void vt_fd_born(int fd, enum vt_fd_kind kind, bool nonblock, unsigned bits);
+
+/* Nothing is known about fd any more. */
+void vt_fd_forget(int fd);
+void vt_fd_forget_range(unsigned first, unsigned last);
+
+/* to (if it is >= 0) is a duplicate of fd. */
+void vt_fd_dup(int fd, int to);
+
+/* The program has set or cleared O_NONBLOCK. */
+void vt_fd_mark_nonblock(int fd, bool nonblock);
+
+/* A call on fd would have to wait: whether the descriptor is non-blocking, so that the program gets EAGAIN. Asks the
+ * kernel where the hint is not reliable. */
+bool vt_fd_nonblocking(int fd);
+
+/* The program has set this option of level SOL_SOCKET. */
+void vt_fd_mark_sockopt(int fd, int option, const void *value, unsigned length);
+
+/* When a call on fd that waits from now on has to give up, by SO_RCVTIMEO or SO_SNDTIMEO. */
+uint64_t vt_fd_deadline(int fd, int option);
+
+/* Whether to try a read without blocking before waiting for it; vt_fd_waited says that the last one was in vain. Every
+ * sixteenth read is tried in any case, to notice that data has become plentiful. */
+static inline bool vt_fd_try_first(int fd)
+{
+    if ((unsigned)fd >= VT_FD_MAX)
+        return true;
+    uint8_t waits = atomic_load_explicit(&vt_fds[fd].waits, memory_order_relaxed);
+    if (waits == 0)
+        return true;
+    atomic_store_explicit(&vt_fds[fd].waits, waits - 1, memory_order_relaxed);
+    return false;
+}
+
+static inline void vt_fd_waited(int fd)
+{
+    if ((unsigned)fd < VT_FD_MAX)
+        atomic_store_explicit(&vt_fds[fd].waits, 15, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,531 @@
+/* Making, changing and closing descriptors, for the hints; and calls on files that may block. */
+#include "call.h"
+#include "fd.h"
+#include "io.h"
+#include "park.h"
+#include "sys.h"
+
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <mqueue.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/msg.h>
+#include <sys/pidfd.h>
+#include <sys/random.h>
+#include <sys/sem.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* --- open --------------------------------------------------------------------------------------------------------- */
+
+/* Whether the open may wait for a peer: of a FIFO, for one end. It costs a look at the path. */
+static bool may_wait(int dir, const char *path, int flags)
+{
+    if ((flags & (O_NONBLOCK | O_PATH | O_DIRECTORY | O_ACCMODE)) > O_WRONLY || !path)
+        return false;
+    if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
+        return false;
+    struct stat st;
+    return vt_sys4(SYS_newfstatat, dir, (long)path, (long)&st, 0) == 0 && S_ISFIFO(st.st_mode);
+}
+
+/* Of the kind that is not known yet. */
+static int opened(int fd, int flags)
+{
+    if (vt_on())
+        vt_fd_born(fd, VT_FD_UNKNOWN, flags & O_NONBLOCK, VT_FD_NO_TIMEO);
+    return fd;
+}
+
+/* The mode is there only with these flags (open(2)). */
+#define OPEN_MODE(flags)                                                                                          \
+    __extension__({                                                                                               \
+        mode_t mode_ = 0;                                                                                         \
+        if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {                                            \
+            va_list list_;                                                                                        \
+            va_start(list_, flags);                                                                               \
+            mode_ = va_arg(list_, mode_t);                                                                        \
+            va_end(list_);                                                                                        \
+        }                                                                                                         \
+        mode_;                                                                                                    \
+    })
+
+static int open_virtual(int dir, const char *path, int flags, mode_t mode)
+{
+    vt_cancel_point();
+    /* O_LARGEFILE is what libc adds, and means nothing to this kernel. */
+    if (may_wait(dir, path, flags))
+        return (int)vt_result(VT_HANDED("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode)));
+    return (int)vt_result(vt_sys4(SYS_openat, dir, (long)path, flags, mode));
+}
+
+#define OPEN_FUNCTION(name)                                                                                       \
+    VT_EXPORT int name(const char *path, int flags, ...)                                                          \
+    {                                                                                                             \
+        mode_t mode = OPEN_MODE(flags);                                                                           \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return opened(vt_real(name)(path, flags, mode), flags);                                               \
+        return opened(open_virtual(AT_FDCWD, path, flags, mode), flags);                                          \
+    }
+OPEN_FUNCTION(open)
+OPEN_FUNCTION(open64)
+VT_ALIAS(open, __open);
+VT_ALIAS(open64, __open64);
+
+#define OPENAT_FUNCTION(name)                                                                                     \
+    VT_EXPORT int name(int dir, const char *path, int flags, ...)                                                 \
+    {                                                                                                             \
+        mode_t mode = OPEN_MODE(flags);                                                                           \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return opened(vt_real(name)(dir, path, flags, mode), flags);                                          \
+        return opened(open_virtual(dir, path, flags, mode), flags);                                               \
+    }
+OPENAT_FUNCTION(openat)
+OPENAT_FUNCTION(openat64)
+
+/* The fortified names: flags that need a mode come without, which libc answers by ending the process. */
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+int __openat_2(int dir, const char *path, int flags);
+int __openat64_2(int dir, const char *path, int flags);
+
+static bool needs_mode(int flags)
+{
+    return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+#define OPEN_2_FUNCTION(name)                                                                                     \
+    VT_EXPORT int name(const char *path, int flags)                                                               \
+    {                                                                                                             \
+        if (!vt_on() || !vt_is_virtual() || needs_mode(flags))                                                    \
+            return opened(vt_real(name)(path, flags), flags);                                                     \
+        return opened(open_virtual(AT_FDCWD, path, flags, 0), flags);                                             \
+    }
+OPEN_2_FUNCTION(__open_2)
+OPEN_2_FUNCTION(__open64_2)
+
+#define OPENAT_2_FUNCTION(name)                                                                                   \
+    VT_EXPORT int name(int dir, const char *path, int flags)                                                      \
+    {                                                                                                             \
+        if (!vt_on() || !vt_is_virtual() || needs_mode(flags))                                                    \
+            return opened(vt_real(name)(dir, path, flags), flags);                                                \
+        return opened(open_virtual(dir, path, flags, 0), flags);                                                  \
+    }
+OPENAT_2_FUNCTION(__openat_2)
+OPENAT_2_FUNCTION(__openat64_2)
+
+#define CREAT_FUNCTION(name)                                                                                      \
+    VT_EXPORT int name(const char *path, mode_t mode)                                                             \
+    {                                                                                                             \
+        const int flags = O_CREAT | O_WRONLY | O_TRUNC;                                                           \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return opened(vt_real(name)(path, mode), flags);                                                      \
+        return opened(open_virtual(AT_FDCWD, path, flags, mode), flags);                                          \
+    }
+CREAT_FUNCTION(creat)
+CREAT_FUNCTION(creat64)
+
+/* --- other makers ------------------------------------------------------------------------------------------------- */
+
+#define MAKER(name, parameters, arguments, kind, nonblock)                                                        \
+    VT_EXPORT int name parameters                                                                                 \
+    {                                                                                                             \
+        int fd = vt_real(name) arguments;                                                                         \
+        if (vt_on())                                                                                              \
+            vt_fd_born(fd, kind, nonblock, VT_FD_NO_TIMEO);                                                       \
+        return fd;                                                                                                \
+    }
+
+MAKER(eventfd, (unsigned count, int flags), (count, flags), VT_FD_EVENT, flags & EFD_NONBLOCK)
+MAKER(timerfd_create, (clockid_t clock, int flags), (clock, flags), VT_FD_EVENT, flags & TFD_NONBLOCK)
+MAKER(inotify_init, (void), (), VT_FD_EVENT, false)
+MAKER(inotify_init1, (int flags), (flags), VT_FD_EVENT, flags & IN_NONBLOCK)
+MAKER(epoll_create, (int size), (size), VT_FD_EVENT, false)
+MAKER(epoll_create1, (int flags), (flags), VT_FD_EVENT, false)
+MAKER(pidfd_open, (pid_t pid, unsigned flags), (pid, flags), VT_FD_EVENT, flags & O_NONBLOCK)
+MAKER(mkstemp, (char *name), (name), VT_FD_FILE, false)
+MAKER(mkstemp64, (char *name), (name), VT_FD_FILE, false)
+MAKER(mkostemp, (char *name, int flags), (name, flags), VT_FD_FILE, false)
+MAKER(mkostemp64, (char *name, int flags), (name, flags), VT_FD_FILE, false)
+MAKER(mkstemps, (char *name, int suffix), (name, suffix), VT_FD_FILE, false)
+MAKER(mkstemps64, (char *name, int suffix), (name, suffix), VT_FD_FILE, false)
+MAKER(mkostemps, (char *name, int suffix, int flags), (name, suffix, flags), VT_FD_FILE, false)
+MAKER(mkostemps64, (char *name, int suffix, int flags), (name, suffix, flags), VT_FD_FILE, false)
+
+VT_EXPORT int signalfd(int fd, const sigset_t *mask, int flags)
+{
+    int ret = vt_real(signalfd)(fd, mask, flags);
+    if (fd < 0 && vt_on()) /* else it changes one that is there */
+        vt_fd_born(ret, VT_FD_EVENT, flags & SFD_NONBLOCK, VT_FD_NO_TIMEO);
+    return ret;
+}
+
+VT_EXPORT int pidfd_getfd(int pidfd, int target, unsigned flags)
+{
+    int fd = vt_real(pidfd_getfd)(pidfd, target, flags);
+    if (vt_on())
+        vt_fd_forget(fd);
+    return fd;
+}
+
+static int piped(int ret, const int fds[2], int flags)
+{
+    if (ret == 0 && vt_on()) {
+        vt_fd_born(fds[0], VT_FD_PIPE, flags & O_NONBLOCK, VT_FD_NO_TIMEO);
+        vt_fd_born(fds[1], VT_FD_PIPE, flags & O_NONBLOCK, VT_FD_NO_TIMEO);
+    }
+    return ret;
+}
+
+VT_EXPORT int pipe(int fds[2])
+{
+    return piped(vt_real(pipe)(fds), fds, 0);
+}
+VT_ALIAS(pipe, __pipe);
+
+VT_EXPORT int pipe2(int fds[2], int flags)
+{
+    return piped(vt_real(pipe2)(fds, flags), fds, flags);
+}
+
+/* --- duplicates --------------------------------------------------------------------------------------------------- */
+
+static int duplicated(int fd, int to)
+{
+    if (vt_on())
+        vt_fd_dup(fd, to);
+    return to;
+}
+
+VT_EXPORT int dup(int fd)
+{
+    return duplicated(fd, vt_real(dup)(fd));
+}
+
+VT_EXPORT int dup2(int fd, int to)
+{
+    return duplicated(fd, vt_real(dup2)(fd, to));
+}
+VT_ALIAS(dup2, __dup2);
+
+VT_EXPORT int dup3(int fd, int to, int flags)
+{
+    return duplicated(fd, vt_real(dup3)(fd, to, flags));
+}
+
+/* --- fcntl, ioctl ------------------------------------------------------------------------------------------------- */
+
+/* What libc's fcntl does with cmd and its argument, for any thread. */
+static int fcntl_call(int fd, int cmd, void *arg)
+{
+    if (!vt_on())
+        return vt_real(fcntl)(fd, cmd, arg);
+    int ret;
+    switch (cmd) {
+    case F_SETLKW:
+    case F_OFD_SETLKW: {
+        if (!vt_is_virtual())
+            break;
+        vt_cancel_point();
+        long now = vt_sys3(SYS_fcntl, fd, cmd == F_SETLKW ? F_SETLK : F_OFD_SETLK, (long)arg);
+        if (now != -EAGAIN && now != -EACCES)
+            return (int)vt_result(now);
+        return VT_HANDED("fcntl(F_SETLKW)", vt_real(fcntl)(fd, cmd, arg));
+    }
+    case F_SETFL:
+        ret = vt_real(fcntl)(fd, cmd, arg);
+        if (ret == 0)
+            vt_fd_mark_nonblock(fd, (long)arg & O_NONBLOCK);
+        return ret;
+    case F_DUPFD:
+    case F_DUPFD_CLOEXEC:
+        ret = vt_real(fcntl)(fd, cmd, arg);
+        vt_fd_dup(fd, ret);
+        return ret;
+    default:
+        break;
+    }
+    return vt_real(fcntl)(fd, cmd, arg);
+}
+
+#define FCNTL_FUNCTION(name)                                                                                      \
+    VT_EXPORT int name(int fd, int cmd, ...)                                                                      \
+    {                                                                                                             \
+        va_list list;                                                                                             \
+        va_start(list, cmd);                                                                                      \
+        void *arg = va_arg(list, void *);                                                                         \
+        va_end(list);                                                                                             \
+        return fcntl_call(fd, cmd, arg);                                                                          \
+    }
+FCNTL_FUNCTION(fcntl)
+VT_ALIAS(fcntl, fcntl64);
+VT_ALIAS(fcntl, __fcntl);
+
+VT_EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+    va_list list;
+    va_start(list, request);
+    void *arg = va_arg(list, void *);
+    va_end(list);
+    if (!vt_on())
+        return vt_real(ioctl)(fd, request, arg);
+    switch (request) {
+    case FIONBIO: {
+        int ret = vt_real(ioctl)(fd, request, arg);
+        if (ret == 0)
+            vt_fd_mark_nonblock(fd, *(int *)arg != 0);
+        return ret;
+    }
+    case TCSBRK: /* waits until the output is out */
+    case TCSBRKP:
+    case TCSETSW:
+    case TCSETSF:
+        if (vt_is_virtual())
+            return VT_HANDED("ioctl", vt_real(ioctl)(fd, request, arg));
+        break;
+    default:
+        break;
+    }
+    return vt_real(ioctl)(fd, request, arg);
+}
+
+/* --- close -------------------------------------------------------------------------------------------------------- */
+
+/* Forgets first: once the number is free another thread may make it anew. */
+VT_EXPORT int close(int fd)
+{
+    if (!vt_on())
+        return vt_real(close)(fd);
+    unsigned bits = vt_fd_bits(fd);
+    vt_fd_forget(fd);
+    if (!vt_is_virtual())
+        return vt_real(close)(fd);
+    vt_cancel_point();
+    if (bits & VT_FD_LINGER)
+        return (int)vt_result(VT_HANDED("close", vt_sys1(SYS_close, fd)));
+    return (int)vt_result(vt_sys1(SYS_close, fd));
+}
+VT_ALIAS(close, __close);
+
+VT_EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+    if (vt_on() && !(flags & CLOSE_RANGE_CLOEXEC))
+        vt_fd_forget_range(first, last);
+    return vt_real(close_range)(first, last, flags);
+}
+
+VT_EXPORT void closefrom(int first)
+{
+    if (vt_on())
+        vt_fd_forget_range(first > 0 ? (unsigned)first : 0, UINT32_MAX);
+    vt_real(closefrom)(first);
+}
+
+/* --- to the disk -------------------------------------------------------------------------------------------------- */
+
+static int sync_virtual(int fd, uint32_t flags, long number, const char *what)
+{
+    vt_cancel_point();
+    long ret = -EOPNOTSUPP;
+    if (vt_io_has_ring()) {
+        struct vt_io_req req = {.opcode = IORING_OP_FSYNC, .fd = fd, .op_flags = flags};
+        ret = vt_io_do(&req, VT_NEVER, 0); /* not interrupted by signals */
+    }
+    if (ret == -EOPNOTSUPP)
+        ret = VT_HANDED(what, vt_sys1(number, fd));
+    return (int)vt_result(ret);
+}
+
+VT_EXPORT int fsync(int fd)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(fsync)(fd);
+    return sync_virtual(fd, 0, SYS_fsync, "fsync");
+}
+
+VT_EXPORT int fdatasync(int fd)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(fdatasync)(fd);
+    return sync_virtual(fd, IORING_FSYNC_DATASYNC, SYS_fdatasync, "fdatasync");
+}
+
+VT_HANDED_FUNCTION(int, msync, (void *addr, size_t length, int flags), (addr, length, flags))
+VT_HANDED_FUNCTION(int, syncfs, (int fd), (fd))
+VT_HANDED_FUNCTION(int, sync_file_range, (int fd, off64_t offset, off64_t n, unsigned flags), (fd, offset, n, flags))
+VT_HANDED_FUNCTION(int, tcdrain, (int fd), (fd))
+VT_HANDED_FUNCTION(int, tcsendbreak, (int fd, int duration), (fd, duration))
+VT_HANDED_FUNCTION(int, posix_fallocate, (int fd, off_t offset, off_t length), (fd, offset, length))
+VT_ALIAS(posix_fallocate, posix_fallocate64);
+
+VT_EXPORT void sync(void)
+{
+    if (!vt_on() || !vt_is_virtual()) {
+        vt_real(sync)();
+        return;
+    }
+    vt_handoff_begin("sync");
+    vt_real(sync)();
+    vt_handoff_end();
+}
+
+/* --- from descriptor to descriptor -------------------------------------------------------------------------------- */
+
+/* Whether a call on fd can neither wait for a peer nor for room. */
+static bool never_waits(int fd)
+{
+    if (VT_AS_IS(fd))
+        return true;
+    enum vt_fd_kind kind = vt_fd_kind(fd);
+    return kind == VT_FD_FILE || kind == VT_FD_UNKNOWN || vt_fd_nonblocking(fd);
+}
+
+#define COPY_FUNCTION(name, parameters, arguments, in, out, nonblock)                                             \
+    VT_EXPORT ssize_t name parameters                                                                             \
+    {                                                                                                             \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return vt_real(name) arguments;                                                                       \
+        vt_cancel_point();                                                                                        \
+        if ((nonblock) || (never_waits(in) && never_waits(out)))                                                  \
+            return vt_real(name) arguments;                                                                       \
+        return VT_HANDED(#name, vt_real(name) arguments);                                                         \
+    }
+
+COPY_FUNCTION(sendfile, (int out, int in, off_t *offset, size_t n), (out, in, offset, n), in, out, false)
+VT_ALIAS(sendfile, sendfile64);
+COPY_FUNCTION(splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
+              (in, in_at, out, out_at, n, flags), in, out, false)
+COPY_FUNCTION(tee, (int in, int out, size_t n, unsigned flags), (in, out, n, flags), in, out,
+              flags & SPLICE_F_NONBLOCK)
+COPY_FUNCTION(vmsplice, (int fd, const struct iovec *iov, size_t count, unsigned flags), (fd, iov, count, flags), fd,
+              fd, flags & SPLICE_F_NONBLOCK)
+VT_HANDED_FUNCTION(ssize_t, copy_file_range,
+                   (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
+                   (in, in_at, out, out_at, n, flags))
+
+/* --- locks -------------------------------------------------------------------------------------------------------- */
+
+VT_EXPORT int flock(int fd, int operation)
+{
+    if (!vt_on() || !vt_is_virtual() || (operation & LOCK_NB))
+        return vt_real(flock)(fd, operation);
+    long now = vt_sys2(SYS_flock, fd, operation | LOCK_NB);
+    if (now != -EWOULDBLOCK)
+        return (int)vt_result(now);
+    return VT_HANDED("flock", vt_real(flock)(fd, operation));
+}
+
+VT_EXPORT int lockf(int fd, int cmd, off_t length)
+{
+    if (!vt_on() || !vt_is_virtual() || cmd != F_LOCK)
+        return vt_real(lockf)(fd, cmd, length);
+    vt_cancel_point();
+    int saved = errno;
+    if (vt_real(lockf)(fd, F_TLOCK, length) == 0)
+        return 0;
+    if (errno != EAGAIN && errno != EACCES)
+        return -1;
+    errno = saved;
+    return VT_HANDED("lockf", vt_real(lockf)(fd, cmd, length));
+}
+VT_ALIAS(lockf, lockf64);
+
+/* --- System V and POSIX messages and semaphores ------------------------------------------------------------------- */
+
+VT_EXPORT int semtimedop(int id, struct sembuf *ops, size_t count, const struct timespec *timeout)
+{
+    if (!vt_on() || !vt_is_virtual() || count != 1 || (ops->sem_flg & IPC_NOWAIT) || ops->sem_op > 0) {
+        if (!vt_on() || !vt_is_virtual() || count == 0)
+            return vt_real(semtimedop)(id, ops, count, timeout);
+        return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
+    }
+    struct sembuf now = *ops;
+    now.sem_flg |= IPC_NOWAIT;
+    long ret = vt_sys4(SYS_semtimedop, id, (long)&now, 1, 0);
+    if (ret != -EAGAIN)
+        return (int)vt_result(ret);
+    return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
+}
+
+VT_EXPORT int semop(int id, struct sembuf *ops, size_t count)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(semop)(id, ops, count);
+    return semtimedop(id, ops, count, NULL);
+}
+
+VT_EXPORT int msgsnd(int id, const void *msg, size_t n, int flags)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(msgsnd)(id, msg, n, flags);
+    vt_cancel_point();
+    long ret = vt_sys4(SYS_msgsnd, id, (long)msg, (long)n, flags | IPC_NOWAIT);
+    if (ret != -EAGAIN || (flags & IPC_NOWAIT))
+        return (int)vt_result(ret);
+    return VT_HANDED("msgsnd", vt_real(msgsnd)(id, msg, n, flags));
+}
+
+VT_EXPORT ssize_t msgrcv(int id, void *msg, size_t n, long type, int flags)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(msgrcv)(id, msg, n, type, flags);
+    vt_cancel_point();
+    long ret = vt_sys6(SYS_msgrcv, id, (long)msg, (long)n, type, flags | IPC_NOWAIT, 0);
+    if (ret != -ENOMSG || (flags & IPC_NOWAIT))
+        return vt_result(ret);
+    return VT_HANDED("msgrcv", vt_real(msgrcv)(id, msg, n, type, flags));
+}
+
+/* A message queue is a descriptor on Linux (mq_overview(7)). */
+static const struct timespec long_ago = {0, 0};
+
+#define QUEUE_FUNCTION(type, name, parameters, arguments, now)                                                    \
+    VT_EXPORT type name parameters                                                                                \
+    {                                                                                                             \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return vt_real(name) arguments;                                                                       \
+        vt_cancel_point();                                                                                        \
+        long ret = now; /* a deadline that has passed does not wait */                                            \
+        if (ret != -ETIMEDOUT)                                                                                    \
+            return (type)vt_result(ret);                                                                          \
+        return VT_HANDED(#name, vt_real(name) arguments);                                                         \
+    }
+
+QUEUE_FUNCTION(ssize_t, mq_receive, (mqd_t queue, char *msg, size_t n, unsigned *priority),
+               (queue, msg, n, priority),
+               vt_sys6(SYS_mq_timedreceive, queue, (long)msg, (long)n, (long)priority, (long)&long_ago, 0))
+QUEUE_FUNCTION(ssize_t, mq_timedreceive,
+               (mqd_t queue, char *restrict msg, size_t n, unsigned *restrict priority,
+                const struct timespec *restrict timeout),
+               (queue, msg, n, priority, timeout),
+               vt_sys6(SYS_mq_timedreceive, queue, (long)msg, (long)n, (long)priority, (long)&long_ago, 0))
+QUEUE_FUNCTION(int, mq_send, (mqd_t queue, const char *msg, size_t n, unsigned priority), (queue, msg, n, priority),
+               vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
+QUEUE_FUNCTION(int, mq_timedsend,
+               (mqd_t queue, const char *msg, size_t n, unsigned priority, const struct timespec *timeout),
+               (queue, msg, n, priority, timeout),
+               vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
+
+/* --- random numbers ----------------------------------------------------------------------------------------------- */
+
+VT_EXPORT ssize_t getrandom(void *buf, size_t n, unsigned flags)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(getrandom)(buf, n, flags);
+    vt_cancel_point();
+    /* Waits only early after the machine has started. */
+    long ret = vt_sys3(SYS_getrandom, (long)buf, (long)n, flags | GRND_NONBLOCK);
+    if (ret != -EAGAIN || (flags & GRND_NONBLOCK))
+        return vt_result(ret);
+    return VT_HANDED("getrandom", vt_real(getrandom)(buf, n, flags));
+}

@@ -1,0 +1,148 @@
+/* Sleeping and yielding. */
+#include "call.h"
+#include "park.h"
+#include "sys.h"
+
+#include <sched.h>
+#include <threads.h>
+#include <unistd.h>
+
+static uint64_t ns(const struct timespec *t)
+{
+    if (t->tv_sec >= (time_t)(INT64_MAX / 1000000000))
+        return INT64_MAX;
+    return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+}
+
+static struct timespec to_timespec(uint64_t t)
+{
+    return (struct timespec){.tv_sec = (time_t)(t / 1000000000u), .tv_nsec = (long)(t % 1000000000u)};
+}
+
+static uint64_t clock_now(clockid_t clock)
+{
+    struct timespec now;
+    if (clock == CLOCK_MONOTONIC)
+        return vt_now();
+    clock_gettime(clock, &now);
+    return ns(&now);
+}
+
+/* Sleeps until the deadline: 0 or -EINTR. */
+static long sleep_until(uint64_t deadline)
+{
+    _Atomic uint32_t word = 0;
+    for (;;) {
+        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
+        if (ret == ETIMEDOUT)
+            return 0;
+        if (ret == EINTR && vt_io_interrupted())
+            return -EINTR;
+    }
+}
+
+static bool valid(const struct timespec *t)
+{
+    return t->tv_sec >= 0 && (unsigned long)t->tv_nsec <= 999999999;
+}
+
+long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
+{
+    switch (clock) {
+    case CLOCK_REALTIME:
+    case CLOCK_MONOTONIC:
+    case CLOCK_BOOTTIME:
+    case CLOCK_TAI:
+        break;
+    default: /* processor time, alarms, or an error */
+        return VT_HANDED("clock_nanosleep",
+                         vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
+    }
+    if (!request || !valid(request))
+        return request ? -EINVAL : -EFAULT;
+    uint64_t time = ns(request), start = vt_now();
+    if (!(flags & TIMER_ABSTIME)) {
+        /* A relative sleep does not depend on the setting of its clock (clock_nanosleep(2)). */
+        uint64_t deadline = start + time;
+        long ret = time ? sleep_until(deadline) : 0;
+        if (ret == -EINTR && remaining) {
+            uint64_t now = vt_now();
+            *remaining = to_timespec(now < deadline ? deadline - now : 0);
+        }
+        return ret;
+    }
+    for (;;) {
+        uint64_t now = clock_now(clock);
+        if (now >= time)
+            return 0;
+        long ret = sleep_until(vt_now() + (time - now)); /* and look again: the clock may have been set back */
+        if (ret < 0)
+            return ret;
+    }
+}
+
+VT_EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(clock_nanosleep)(clock, flags, request, remaining);
+    vt_cancel_point();
+    if (clock == CLOCK_THREAD_CPUTIME_ID) /* as libc, which refuses it */
+        return EINVAL;
+    return (int)-vt_call_clock_nanosleep(clock, flags, request, remaining);
+}
+
+VT_EXPORT int nanosleep(const struct timespec *request, struct timespec *remaining)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(nanosleep)(request, remaining);
+    vt_cancel_point();
+    return (int)vt_result(vt_call_clock_nanosleep(CLOCK_REALTIME, 0, request, remaining));
+}
+VT_ALIAS(nanosleep, __nanosleep);
+
+VT_EXPORT unsigned sleep(unsigned seconds)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(sleep)(seconds);
+    vt_cancel_point();
+    struct timespec left = {.tv_sec = seconds};
+    /* Interrupted, libc returns the whole seconds that are left. */
+    long ret = vt_call_clock_nanosleep(CLOCK_REALTIME, 0, &left, &left);
+    if (ret == 0)
+        return 0;
+    errno = EINTR;
+    return (unsigned)left.tv_sec;
+}
+
+VT_EXPORT int usleep(useconds_t us)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(usleep)(us);
+    vt_cancel_point();
+    struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    return (int)vt_result(vt_call_clock_nanosleep(CLOCK_REALTIME, 0, &time, NULL));
+}
+
+VT_EXPORT int thrd_sleep(const struct timespec *request, struct timespec *remaining)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(thrd_sleep)(request, remaining);
+    vt_cancel_point();
+    long ret = vt_call_clock_nanosleep(CLOCK_REALTIME, 0, request, remaining);
+    return ret == 0 ? 0 : ret == -EINTR ? -1 : -2;
+}
+
+VT_EXPORT int sched_yield(void)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return (int)vt_result(vt_sys0(SYS_sched_yield));
+    vt_yield();
+    return 0;
+}
+VT_ALIAS(sched_yield, __sched_yield);
+VT_ALIAS(sched_yield, pthread_yield);
+
+VT_EXPORT void thrd_yield(void)
+{
+    sched_yield();
+}
