@@ -27,9 +27,11 @@
 /* A stack whose page at this depth is in memory has been used deeply. */
 #define DEEP (28ul << 10)
 
-/* How many puts in a row are looked at after one that was deep, and one in how many else. */
-#define DEEP_ALERT  64
-#define DEEP_SAMPLE 16
+/* How many puts in a row are looked at after one that was deep; else one in so many of a slot's puts, and one
+ * in so many slots that leave a cache. A look is a system call. */
+#define DEEP_ALERT       64
+#define DEEP_SAMPLE_PUTS 32
+#define DEEP_SAMPLE_COLD 4
 
 #define CLASSES    128
 #define SLAB_FIRST 16
@@ -446,7 +448,7 @@ void vt_slot_put(struct vt_slot_cache *cache, struct vt_slot *slot)
         slot->stack_hi = (char *)((uintptr_t)(slot->top - vt_tcb_size()) & ~(uintptr_t)(LINE - 1));
         slot->stack_size = 0;
         slot->checked = true;
-    } else if (slot->uses++ % DEEP_SAMPLE == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed))
+    } else if (slot->uses++ % DEEP_SAMPLE_PUTS == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed))
         check_deep(c, slot);
     if (!cache) {
         put_shared(c, slot);
@@ -479,7 +481,8 @@ void vt_slot_cache_flush(struct vt_slot_cache *cache)
         struct vt_slot *slot = cache->head;
         cache->head = slot->next;
         cache->n--;
-        if (!slot->checked)
+        if (!slot->checked && (cache->n % DEEP_SAMPLE_COLD == 0 ||
+                               atomic_load_explicit(&cache->class->alert, memory_order_relaxed)))
             check_deep(cache->class, slot);
         put_shared(cache->class, slot);
     }

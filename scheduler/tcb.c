@@ -191,7 +191,7 @@ static struct {
     struct module *_Atomic mod;
     char *_Atomic image;
     size_t cap, image_cap;
-    unsigned long long adds, subs;
+    unsigned long long adds, subs, ticket;
     _Atomic size_t rtld_gen; /* of libc when it was read */
     _Atomic uint64_t generation;
     int libc_index; /* or -1 */
@@ -204,9 +204,9 @@ struct scan {
     struct module *mod;
     unsigned n;
     size_t image_used;
-    bool overflow, started;
+    bool overflow;
     bool exec, main_seen;
-    unsigned long long adds, subs;
+    unsigned long long adds, subs, ticket;
 };
 
 #define SCAN_MODULES(cap) ((cap) / 4 / sizeof(struct module))
@@ -239,8 +239,12 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct scan *s = arg;
     (void)size;
-    s->adds = info->dlpi_adds;
-    s->subs = info->dlpi_subs;
+    if (!s->main_seen) {
+        static unsigned long long ticket; /* guarded by the loader's lock */
+        s->ticket = ++ticket;
+        s->adds = info->dlpi_adds;
+        s->subs = info->dlpi_subs;
+    }
 
     const ElfW(Phdr) *tls = NULL;
     bool stack_known = false;
@@ -357,15 +361,21 @@ static bool publish(const struct scan *s)
     return true;
 }
 
+/* Memory for scans, so that most need no system call. */
+static char *_Atomic scan_buf;
+#define SCAN_SIZE (64ul << 10)
+
 /* Reads the list of modules from libc. Takes the loader's dl_load_write_lock. False if there is no memory for
  * it. */
 static bool refresh(void)
 {
-    struct scan s = {.cap = 64 << 10};
+    struct scan s = {.cap = SCAN_SIZE,
+                     .buf = atomic_exchange_explicit(&scan_buf, NULL, memory_order_acquire)};
     /* Before the scan: what is loaded during it changes the number again, and is looked at once more. */
     size_t rtld_gen = libc.rtld_gen ? *(const volatile size_t *)libc.rtld_gen : 0;
     for (;;) {
-        s.buf = vt_sys_map(s.cap);
+        if (!s.buf)
+            s.buf = vt_sys_map(s.cap);
         if (!s.buf)
             return false;
         s.mod = (struct module *)s.buf;
@@ -376,16 +386,18 @@ static bool refresh(void)
         if (!s.overflow)
             break;
         vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
+        s.buf = NULL;
         s.cap *= 4;
     }
     bool ok = true;
     vt_lock(&mods.lock);
-    /* adds never falls, subs neither: an older scan than the published one has to be made again by whoever
-     * needs it. */
-    if (s.adds >= mods.adds && s.subs >= mods.subs) {
+    /* An older scan than the published one changes nothing: whoever needs a newer one will see that it is
+     * stale. */
+    if (s.ticket > mods.ticket) {
         if (!mods_same(&s))
             ok = publish(&s);
         if (ok) {
+            mods.ticket = s.ticket;
             mods.adds = s.adds;
             mods.subs = s.subs;
             exec_stack = s.exec;
@@ -393,7 +405,10 @@ static bool refresh(void)
         }
     }
     vt_unlock(&mods.lock);
-    vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
+    char *none = NULL;
+    if (s.cap != SCAN_SIZE || !atomic_compare_exchange_strong_explicit(
+                                  &scan_buf, &none, s.buf, memory_order_release, memory_order_relaxed))
+        vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
     return ok;
 }
 
