@@ -916,11 +916,11 @@ void vt_tcb_leave(void)
     libc.call_tls_dtors();
     key_destructors(tp);
 
-    /* As __res_thread_freeres does. */
+    /* As __res_thread_freeres does; all zero is what the next thread starts with. */
     struct __res_state *r = res(tp);
     if (r->nscount != 0) {
         res_nclose(r);
-        r->options = 0;
+        memset(r, 0, sizeof(*r));
     }
     /* The first call hands an error out, if there is one; the next frees its text. */
     if (dlerror())
