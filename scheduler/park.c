@@ -120,7 +120,7 @@ struct waiter {
 
 struct bucket {
     alignas(64) struct vt_lock lock;
-    _Atomic uint32_t count; /* read without the lock by vt_unpark: see there */
+    _Atomic uint32_t count; /* read without the lock by vt_parked_on */
     struct waiter *first, *last;
 };
 
@@ -252,9 +252,9 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
     struct bucket *b = bucket_of(addr);
     unsigned total = 0;
     struct vt_thread *me = vt_enter();
-    /* The word was changed before; a waiter that we miss here has yet to compare it under the lock. */
-    atomic_thread_fence(memory_order_seq_cst);
-    while (total < max && atomic_load_explicit(&b->count, memory_order_relaxed)) {
+    /* Not without the lock, even if nobody seems to be there: a waiter compares the word and queues in one section, and the
+     * word was changed before ours. So it is either in the queue by now or sees the change. */
+    while (total < max) {
         struct vt_thread *wake[32];
         unsigned n = 0, room = max - total < 32 ? max - total : 32;
         bool more = false;
