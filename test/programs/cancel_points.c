@@ -15,7 +15,8 @@ static int empty[2], full[2], sockets[2], listener, poller;
 static sem_t never;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static pthread_t parked;
+static pthread_t parked[2];
+static unsigned joiners;
 static struct timespec day = {86400, 0};
 
 static void at_read(void)
@@ -132,7 +133,8 @@ static void at_cond_timed(void)
 
 static void at_join(void)
 {
-    ZERO(pthread_join(parked, NULL));
+    /* One joiner for each; two come here in a round. */
+    ZERO(pthread_join(parked[__atomic_fetch_add(&joiners, 1, __ATOMIC_RELAXED) % 2], NULL));
 }
 
 static void at_sleep(void)
@@ -324,10 +326,12 @@ int main(int argc, char **argv)
     SYS(listen(listener, 5));
     poller = SYS(epoll_create1(0));
     ZERO(sem_init(&never, 0, 0));
-    parked = start(park, NULL);
+    parked[0] = start(park, NULL);
+    parked[1] = start(park, NULL);
     cancel_all("blocked", blocked);
     cancel_all("pending", pending);
     gate_add(&go, 1);
-    join(parked);
+    join(parked[0]);
+    join(parked[1]);
     return finish();
 }
