@@ -25,7 +25,8 @@ static void store(int fd, unsigned bits)
     while (old < fd && !atomic_compare_exchange_weak_explicit(&highest, &old, fd, memory_order_relaxed,
                                                               memory_order_relaxed))
         ;
-    atomic_store_explicit(&vt_fds[fd].waits, 0, memory_order_relaxed);
+    atomic_store_explicit(&vt_fds[fd].waits[VT_FD_READS], 0, memory_order_relaxed);
+    atomic_store_explicit(&vt_fds[fd].waits[VT_FD_POLLS], 0, memory_order_relaxed);
     atomic_store_explicit(&vt_fds[fd].bits, (uint16_t)bits, memory_order_relaxed);
     atomic_fetch_add_explicit(&vt_fds[fd].generation, 1, memory_order_relaxed);
 }

@@ -37,7 +37,7 @@ enum vt_fd_bits {
 struct vt_fd {
     _Atomic uint16_t bits;
     _Atomic uint16_t generation; /* changes when the number is closed or given away */
-    _Atomic uint8_t waits;       /* reads still to come that go to the ring without a first try */
+    _Atomic uint8_t waits[2];    /* calls of each kind still to come that wait without a first try */
 };
 
 #define VT_FD_MAX (1 << 20) /* beyond this nothing is remembered */
@@ -98,23 +98,28 @@ void vt_fd_mark_sockopt(int fd, int option, const void *value, unsigned length);
 /* When a call on fd that waits from now on has to give up, by SO_RCVTIMEO or SO_SNDTIMEO. */
 uint64_t vt_fd_deadline(int fd, int option);
 
-/* Whether to try a read without blocking before waiting for it; vt_fd_waited says that the last one was in vain. Every
- * sixteenth read is tried in any case, to notice that data has become plentiful. */
-static inline bool vt_fd_try_first(int fd)
+enum vt_fd_use {
+    VT_FD_READS,
+    VT_FD_POLLS, /* poll, epoll_wait; they say nothing about the reads that follow */
+};
+
+/* Whether to try a call without blocking before waiting for it; vt_fd_waited says that the last one was in vain. Every
+ * sixteenth is tried in any case, to notice that data has become plentiful. */
+static inline bool vt_fd_try_first(int fd, enum vt_fd_use use)
 {
     if ((unsigned)fd >= VT_FD_MAX)
         return true;
-    uint8_t waits = atomic_load_explicit(&vt_fds[fd].waits, memory_order_relaxed);
+    uint8_t waits = atomic_load_explicit(&vt_fds[fd].waits[use], memory_order_relaxed);
     if (waits == 0)
         return true;
-    atomic_store_explicit(&vt_fds[fd].waits, waits - 1, memory_order_relaxed);
+    atomic_store_explicit(&vt_fds[fd].waits[use], waits - 1, memory_order_relaxed);
     return false;
 }
 
-static inline void vt_fd_waited(int fd)
+static inline void vt_fd_waited(int fd, enum vt_fd_use use)
 {
     if ((unsigned)fd < VT_FD_MAX)
-        atomic_store_explicit(&vt_fds[fd].waits, 15, memory_order_relaxed);
+        atomic_store_explicit(&vt_fds[fd].waits[use], 15, memory_order_relaxed);
 }
 
 #endif

@@ -52,7 +52,21 @@ VT_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *m, clockid_t clock, const
     return vt_clock_waitable(clock) ? vt_mutex_clocklock(m, clock, until) : EINVAL;
 }
 
+VT_EXPORT int pthread_mutex_consistent(pthread_mutex_t *m)
+{
+    return vt_on() ? vt_mutex_consistent(m) : vt_real(pthread_mutex_consistent)(m);
+}
+
+VT_EXPORT int pthread_mutex_setprioceiling(pthread_mutex_t *restrict m, int ceiling, int *restrict old)
+{
+    return vt_on() ? vt_mutex_setprioceiling(m, ceiling, old)
+                   : vt_real(pthread_mutex_setprioceiling)(m, ceiling, old);
+}
+
 /* Names that programs built for glibc before 2.34 may import. */
+/* pthread.h makes its name another one for pthread_mutex_consistent. */
+VT_EXPORT int consistent_np(pthread_mutex_t *m) __asm__("pthread_mutex_consistent_np")
+    __attribute__((alias("pthread_mutex_consistent"), copy(pthread_mutex_consistent)));
 VT_EXPORT int __pthread_mutex_lock(pthread_mutex_t *m)
     __attribute__((alias("pthread_mutex_lock"), copy(pthread_mutex_lock)));
 VT_EXPORT int __pthread_mutex_unlock(pthread_mutex_t *m)

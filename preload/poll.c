@@ -1,8 +1,9 @@
 /* poll, select and epoll.
  *
- * Each is tried with a time-out of zero first. A few descriptors are then waited for by the scheduler; many of them, or a
- * signal mask to be set meanwhile, are left to the kernel's call with the place handed over. */
+ * The scheduler waits for a few descriptors; many of them, or a signal mask to be set meanwhile, are left to the kernel's
+ * call with the place handed over. */
 #include "call.h"
+#include "clock.h"
 #include "fd.h"
 #include "io.h"
 #include "park.h"
@@ -11,19 +12,17 @@
 #include <signal.h>
 #include <sys/time.h>
 
-#define FEW 64
+#define FEW 32 /* more members of select's sets are not worth translating */
 
 static bool valid(const struct timespec *t)
 {
-    return t->tv_sec >= 0 && (unsigned long)t->tv_nsec <= 999999999;
+    return t->tv_sec >= 0 && vt_nsec_valid(t);
 }
 
 /* The deadline of a valid time-out, NULL for none. */
 static uint64_t deadline_of(const struct timespec *t)
 {
-    if (!t || t->tv_sec >= (time_t)(INT64_MAX / 2000000000))
-        return VT_NEVER;
-    return vt_now() + (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+    return t ? vt_deadline_in(vt_timespec_ns(t)) : VT_NEVER;
 }
 
 static bool zero(const struct timespec *t)
@@ -54,11 +53,53 @@ static bool mask_differs(const sigset_t *mask, size_t size)
 
 /* --- poll --------------------------------------------------------------------------------------------------------- */
 
+/* Nothing to wait for but the time: 0 or -EINTR. */
+static long poll_nothing(uint64_t deadline)
+{
+    _Atomic uint32_t word = 0;
+    for (;;) {
+        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
+        if (ret == ETIMEDOUT)
+            return 0;
+        if (ret == EINTR && vt_io_interrupted())
+            return -EINTR;
+    }
+}
+
+/* The commonest case, without a second look when the event has come. */
+static long poll_one(struct pollfd *p, uint64_t deadline)
+{
+    if (vt_fd_try_first(p->fd, VT_FD_POLLS)) {
+        long ret = vt_sys3(SYS_poll, (long)p, 1, 0);
+        if (ret != 0)
+            return ret;
+        vt_fd_waited(p->fd, VT_FD_POLLS);
+    }
+    for (;;) {
+        int32_t events = vt_io_ready(p->fd, p->events, deadline, VT_PARK_INTERRUPTIBLE);
+        if (events == -EINTR && !vt_io_interrupted())
+            continue;
+        if (events > 0) {
+            p->revents = (short)(events & (p->events | POLLERR | POLLHUP | POLLNVAL));
+            if (p->revents)
+                return 1;
+            continue;
+        }
+        p->revents = 0;
+        if (events == -ETIMEDOUT)
+            return 0;
+        if (events == -EINTR)
+            return -EINTR;
+        return vt_sys3(SYS_poll, (long)p, 1, 0); /* a bad descriptor, or one that is always ready */
+    }
+}
+
 static long poll_wait(struct pollfd *fds, nfds_t n, uint64_t deadline)
 {
-    struct timespec left;
-    if (n > FEW)
-        return VT_HANDED("poll", vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)left_of(deadline, &left), 0, 0, 0));
+    if (n == 0)
+        return poll_nothing(deadline);
+    if (n == 1 && fds->fd >= 0)
+        return poll_one(fds, deadline);
     for (;;) {
         int ret = vt_io_poll(fds, n, deadline, VT_PARK_INTERRUPTIBLE);
         if (ret != -EINTR || vt_io_interrupted())
@@ -68,20 +109,17 @@ static long poll_wait(struct pollfd *fds, nfds_t n, uint64_t deadline)
 
 long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
 {
-    if ((timeout && !valid(timeout)) || zero(timeout))
-        return vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)&(struct timespec){timeout->tv_sec, timeout->tv_nsec},
-                       (long)mask, (long)size, 0);
+    struct timespec left;
+    if (timeout && !valid(timeout))
+        return -EINVAL;
     uint64_t deadline = deadline_of(timeout);
-    if (mask_differs(mask, size)) {
-        struct timespec left;
+    if (zero(timeout)) {
+        left = *timeout; /* the kernel's call writes it */
+        return vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)&left, (long)mask, (long)size, 0);
+    }
+    if (mask_differs(mask, size))
         return VT_HANDED("ppoll", vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)left_of(deadline, &left), (long)mask,
                                           (long)size, 0));
-    }
-    if (n > 0) {
-        long ret = vt_sys3(SYS_poll, (long)fds, (long)n, 0);
-        if (ret != 0)
-            return ret;
-    }
     return poll_wait(fds, n, deadline);
 }
 
@@ -198,14 +236,7 @@ static bool any_bad(const struct pollfd *fds, int count)
 static long select_wait(struct pollfd *fds, int count, int n, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline)
 {
     to_poll(fds, n, in, out, except);
-    long ret = vt_sys3(SYS_poll, (long)fds, count, 0);
-    if (ret == 0) {
-        if (deadline == 0) {
-            ret = 0;
-        } else {
-            ret = poll_wait(fds, (nfds_t)count, deadline);
-        }
-    }
+    long ret = poll_wait(fds, (nfds_t)count, deadline);
     if (ret < 0)
         return ret;
     if (any_bad(fds, count))
@@ -310,13 +341,13 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
         int ms = t ? (int)((t->tv_sec > 2000000 ? 2000000 : t->tv_sec) * 1000 + (t->tv_nsec + 999999) / 1000000) : -1;
         return VT_HANDED("epoll_pwait", vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
     }
-    bool first = zero(timeout) || max <= 0 || vt_fd_try_first(fd);
+    bool first = zero(timeout) || max <= 0 || vt_fd_try_first(fd, VT_FD_POLLS);
     for (;;) {
         if (first) {
             long ret = vt_sys4(SYS_epoll_wait, fd, (long)events, max, 0);
             if (ret != 0 || zero(timeout))
                 return ret;
-            vt_fd_waited(fd);
+            vt_fd_waited(fd, VT_FD_POLLS);
         }
         /* Whoever comes first takes the event; the others wait again. */
         long ret = vt_wait_for(fd, NULL, POLLIN, deadline);

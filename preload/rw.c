@@ -130,13 +130,13 @@ static long writev_now(int fd, const struct iovec *iov, int count, int flags)
 
 static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
 {
-    bool first = !vt_io_has_ring() || vt_fd_try_first(fd);
+    bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS);
     for (;;) {
         if (first) {
             long ret = readv_now(fd, iov, count, flags);
             if (ret != -EAGAIN)
                 return ret;
-            vt_fd_waited(fd);
+            vt_fd_waited(fd, VT_FD_READS);
         }
         if (vt_fd_nonblocking(fd))
             return vt_sys3(SYS_readv, fd, (long)iov, count);

@@ -1,5 +1,6 @@
 /* Sleeping and yielding. */
 #include "call.h"
+#include "clock.h"
 #include "park.h"
 #include "sys.h"
 
@@ -7,25 +8,9 @@
 #include <threads.h>
 #include <unistd.h>
 
-static uint64_t ns(const struct timespec *t)
-{
-    if (t->tv_sec >= (time_t)(INT64_MAX / 1000000000))
-        return INT64_MAX;
-    return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
-}
-
 static struct timespec to_timespec(uint64_t t)
 {
     return (struct timespec){.tv_sec = (time_t)(t / 1000000000u), .tv_nsec = (long)(t % 1000000000u)};
-}
-
-static uint64_t clock_now(clockid_t clock)
-{
-    struct timespec now;
-    if (clock == CLOCK_MONOTONIC)
-        return vt_now();
-    clock_gettime(clock, &now);
-    return ns(&now);
 }
 
 /* Sleeps until the deadline: 0 or -EINTR. */
@@ -41,11 +26,6 @@ static long sleep_until(uint64_t deadline)
     }
 }
 
-static bool valid(const struct timespec *t)
-{
-    return t->tv_sec >= 0 && (unsigned long)t->tv_nsec <= 999999999;
-}
-
 long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
 {
     switch (clock) {
@@ -58,12 +38,12 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
         return VT_HANDED("clock_nanosleep",
                          vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
     }
-    if (!request || !valid(request))
+    if (!request || request->tv_sec < 0 || !vt_nsec_valid(request))
         return request ? -EINVAL : -EFAULT;
-    uint64_t time = ns(request), start = vt_now();
+    uint64_t time = vt_timespec_ns(request);
     if (!(flags & TIMER_ABSTIME)) {
         /* A relative sleep does not depend on the setting of its clock (clock_nanosleep(2)). */
-        uint64_t deadline = start + time;
+        uint64_t deadline = vt_deadline_in(time);
         long ret = time ? sleep_until(deadline) : 0;
         if (ret == -EINTR && remaining) {
             uint64_t now = vt_now();
@@ -72,10 +52,10 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
         return ret;
     }
     for (;;) {
-        uint64_t now = clock_now(clock);
+        uint64_t now = vt_clock_now(clock);
         if (now >= time)
             return 0;
-        long ret = sleep_until(vt_now() + (time - now)); /* and look again: the clock may have been set back */
+        long ret = sleep_until(vt_deadline_in(time - now)); /* and look again: the clock may have been set back */
         if (ret < 0)
             return ret;
     }

@@ -1,5 +1,6 @@
 /* Sockets: transfers, accept, connect; and the making of sockets, for the hints. */
 #include "call.h"
+#include "clock.h"
 #include "fd.h"
 #include "io.h"
 #include "park.h"
@@ -44,7 +45,7 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
     if (n > VT_RW_MAX)
         n = VT_RW_MAX;
     int once = flags & ~MSG_WAITALL;
-    bool first = n == 0 || !vt_io_has_ring() || vt_fd_try_first(fd), asked = false;
+    bool first = n == 0 || !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
     size_t done = 0;
     for (;;) {
@@ -53,7 +54,7 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
         if (first) {
             ret = vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once | MSG_DONTWAIT, (long)addr, (long)length);
             if (ret == -EAGAIN)
-                vt_fd_waited(fd);
+                vt_fd_waited(fd, VT_FD_READS);
         }
         if (ret == -EAGAIN) {
             if (!asked) {
@@ -119,14 +120,14 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
         return vt_sys3(SYS_recvmsg, fd, (long)msg, flags);
     if ((vt_fd_bits(fd) & VT_FD_LOWAT) || (flags & MSG_WAITALL))
         return VT_HANDED("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
-    bool first = !vt_io_has_ring() || vt_fd_try_first(fd), asked = false;
+    bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
     for (;;) {
         if (first) {
             long ret = vt_sys3(SYS_recvmsg, fd, (long)msg, flags | MSG_DONTWAIT);
             if (ret != -EAGAIN)
                 return ret;
-            vt_fd_waited(fd);
+            vt_fd_waited(fd, VT_FD_READS);
         }
         if (!asked) {
             if (vt_fd_nonblocking(fd))
@@ -151,22 +152,15 @@ long vt_call_recvmsg(int fd, struct msghdr *msg, int flags)
     return ret;
 }
 
-static uint64_t ns(const struct timespec *t)
-{
-    if (t->tv_sec >= (time_t)(INT64_MAX / 1000000000))
-        return INT64_MAX;
-    return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
-}
-
 long vt_call_recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout)
 {
     if ((flags & IN_AS_IS) || VT_AS_IS(fd) || count == 0 ||
-        (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec > 999999999)))
+        (timeout && (timeout->tv_sec < 0 || !vt_nsec_valid(timeout))))
         return vt_sys6(SYS_recvmmsg, fd, (long)msgs, count, flags, (long)timeout, 0);
     if (count > 1024)
         count = 1024; /* as the kernel does */
     /* The kernel looks at the time-out only after each message (recvmmsg(2), BUGS). */
-    uint64_t end = timeout ? vt_now() + ns(timeout) : VT_NEVER, now = 0;
+    uint64_t end = timeout ? vt_deadline_in(vt_timespec_ns(timeout)) : VT_NEVER, now = 0;
     unsigned done = 0;
     long ret = 0;
     while (done < count) {

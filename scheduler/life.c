@@ -5,6 +5,7 @@
 #include "place.h"
 #include "slot.h"
 #include "stats.h"
+#include "sync/proxy.h"
 #include "sys.h"
 #include "tcb.h"
 
@@ -264,6 +265,7 @@ static void entry(void *arg)
     vt_tcb_enter();
     run(t);
     vt_tcb_leave();
+    vt_proxy_thread_ends();
     finish(t);
 }
 
@@ -427,6 +429,7 @@ void vt_life_fork_child(void)
     }
     vt_stats_reset();
     vt_park_fork_child();
+    vt_sync_fork_child();
     vt_sched_fork_child();
 }
 

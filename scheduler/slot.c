@@ -17,8 +17,8 @@
 #endif
 
 #define PAGE    4096ul
-#define COLOURS 16
-#define LINE    64
+#define COLOURS 16ul
+#define LINE    64ul
 
 /* On top of the stack that was asked for: a signal frame with AMX state takes 12 KiB, and programs ask for
  * stacks with native frames in mind. It is address space and no memory. */
@@ -27,9 +27,11 @@
 /* A stack whose page at this depth is in memory has been used deeply. */
 #define DEEP (28ul << 10)
 
-/* How many puts in a row are looked at after one that was deep, and one in how many else. */
-#define DEEP_ALERT  64
-#define DEEP_SAMPLE 16
+/* How many puts in a row are looked at after one that was deep; else one in so many of a slot's puts, and one
+ * in so many slots that leave a cache. A look is a system call. */
+#define DEEP_ALERT       64
+#define DEEP_SAMPLE_PUTS 32
+#define DEEP_SAMPLE_COLD 4
 
 #define CLASSES    128
 #define SLAB_FIRST 16
@@ -72,6 +74,11 @@ static bool overcommit_never;
 static _Atomic int markers;        /* 0 not known, 1 they work, -1 they do not */
 static _Atomic int64_t map_budget; /* mappings that guards may still cost */
 
+static char *align_down(char *p, size_t to)
+{
+    return p - ((uintptr_t)p & (to - 1));
+}
+
 static size_t round_up(size_t n, size_t to)
 {
     return (n + to - 1) & ~(to - 1);
@@ -82,7 +89,7 @@ static size_t round_up(size_t n, size_t to)
 
 static uint64_t read_number(const char *path, uint64_t fallback)
 {
-    char buf[32];
+    char buf[32] = "";
     long fd = vt_sys4(SYS_openat, -100 /* AT_FDCWD */, (long)path, 02000000 /* O_RDONLY | O_CLOEXEC */, 0);
     if (fd < 0)
         return fallback;
@@ -189,7 +196,7 @@ static size_t slab_limit(void)
     size_t most = SLAB_BYTES;
     struct {
         uint64_t cur, max;
-    } as;
+    } as = {~0ull, ~0ull};
     if (vt_sys4(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&as) == 0 && as.cur != ~0ull && as.cur / 64 < most)
         most = as.cur / 64;
     if (overcommit_never && most > (32ul << 20))
@@ -213,7 +220,7 @@ static char *map_slab(size_t stride, unsigned *n)
         vt_sys2(SYS_munlock, lo, (long)size);
         vt_sys3(SYS_madvise, lo, (long)size, MADV_NOHUGEPAGE);
         if (!failed(vt_sys3(SYS_mprotect, lo, (long)size, prot)))
-            return (char *)lo;
+            return (char *)lo; /* NOLINT(performance-no-int-to-ptr) */
         vt_sys2(SYS_munmap, lo, (long)size);
     }
 }
@@ -278,7 +285,7 @@ static void cut(struct vt_slot_class *c, struct slab *s, unsigned i)
     slot->class_index = (uint16_t)(c - classes);
     slot->stack_size = c->stack;
     slot->top = lo + c->stride - (i % COLOURS) * LINE;
-    slot->stack_hi = (char *)((uintptr_t)(slot->top - vt_tcb_size()) & ~(uintptr_t)(LINE - 1));
+    slot->stack_hi = align_down(slot->top - vt_tcb_size(), LINE);
     slot->guard = install_guard(lo, c->guard);
     slot->guard_size = slot->guard == VT_GUARD_NONE ? 0 : (uint32_t)c->guard;
     atomic_fetch_add_explicit(&guards[slot->guard], 1, memory_order_relaxed);
@@ -296,7 +303,7 @@ static void cut(struct vt_slot_class *c, struct slab *s, unsigned i)
 static void check_deep(struct vt_slot_class *c, struct vt_slot *slot)
 {
     slot->checked = true;
-    char *top_page = (char *)((uintptr_t)(slot->stack_hi - 1) & ~(PAGE - 1));
+    char *top_page = align_down(slot->stack_hi - 1, PAGE);
     char *probe = top_page - DEEP;
     if (probe < slot->stack_lo)
         return;
@@ -317,7 +324,7 @@ static void cool(struct vt_slot *slot)
     if (slot->tcb_ready)
         vt_tcb_free(slot->tp);
     slot->tcb_ready = false;
-    char *end = (char *)round_up((uintptr_t)slot->top, PAGE);
+    char *end = align_down(slot->top - 1, PAGE) + PAGE;
     vt_sys3(SYS_madvise, (long)slot->stack_lo, end - slot->stack_lo, MADV_DONTNEED);
 }
 
@@ -416,7 +423,7 @@ int vt_slot_wrap(struct vt_slot_cache *cache, void *stackaddr, size_t size, stru
         return err;
     slot->wrapped = true;
     slot->stack_lo = stackaddr;
-    slot->stack_hi = (char *)(end & ~(uintptr_t)(LINE - 1));
+    slot->stack_hi = align_down((char *)stackaddr + size, LINE);
     slot->stack_size = (size_t)(slot->stack_hi - slot->stack_lo);
     *out = slot;
     return 0;
@@ -442,11 +449,11 @@ void vt_slot_put(struct vt_slot_cache *cache, struct vt_slot *slot)
     slot->checked = false;
     if (slot->wrapped) {
         slot->wrapped = false;
-        slot->stack_lo = (char *)((uintptr_t)(slot->top - 1) & ~(PAGE - 1)) + PAGE - c->stride;
-        slot->stack_hi = (char *)((uintptr_t)(slot->top - vt_tcb_size()) & ~(uintptr_t)(LINE - 1));
+        slot->stack_lo = align_down(slot->top - 1, PAGE) + PAGE - c->stride;
+        slot->stack_hi = align_down(slot->top - vt_tcb_size(), LINE);
         slot->stack_size = 0;
         slot->checked = true;
-    } else if (slot->uses++ % DEEP_SAMPLE == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed))
+    } else if (slot->uses++ % DEEP_SAMPLE_PUTS == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed))
         check_deep(c, slot);
     if (!cache) {
         put_shared(c, slot);
@@ -479,7 +486,8 @@ void vt_slot_cache_flush(struct vt_slot_cache *cache)
         struct vt_slot *slot = cache->head;
         cache->head = slot->next;
         cache->n--;
-        if (!slot->checked)
+        if (!slot->checked && (cache->n % DEEP_SAMPLE_COLD == 0 ||
+                               atomic_load_explicit(&cache->class->alert, memory_order_relaxed)))
             check_deep(cache->class, slot);
         put_shared(cache->class, slot);
     }

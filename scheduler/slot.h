@@ -83,7 +83,7 @@ int vt_slot_tcb(struct vt_slot *slot, unsigned tid);
 /*
  * Gives a slot back. Nothing runs on its stack or TCB any more; if vt_slot_tcb was called, the thread has
  * gone through vt_tcb_leave or has never run. One system call if it looks for deep use, which it does now and
- * then, always where threads of the kind go deep, and when the slot leaves a cache; two if it finds it.
+ * then, and always while threads of the kind go deep; two if it finds it.
  */
 void vt_slot_put(struct vt_slot_cache *cache, struct vt_slot *slot);
 

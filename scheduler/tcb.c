@@ -10,6 +10,7 @@
 #include <link.h>
 #include <locale.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <resolv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ union dtv {
     } pointer;
 };
 
-#define DTV_UNALLOCATED ((void *)-1L)
+#define DTV_UNALLOCATED ((void *)-1L) /* NOLINT(performance-no-int-to-ptr) */
 
 struct list {
     struct list *next;
@@ -88,10 +89,10 @@ struct desc {
 };
 
 /* glibc's PTHREAD_KEY_2NDLEVEL_SIZE and _1STLEVEL_SIZE. */
-#define KEYS_PER_BLOCK 32
+#define KEYS_PER_BLOCK 32ul
 #define KEY_BLOCKS     (PTHREAD_KEYS_MAX / KEYS_PER_BLOCK)
 
-#define MAX_KEPT 8
+#define MAX_KEPT 12
 
 /* Set by vt_tcb_init, constant after. */
 static struct {
@@ -99,6 +100,9 @@ static struct {
     void (*deallocate_tls)(void *, bool);
     void (*ctype_init)(void);
     void (*call_tls_dtors)(void);
+    /* NULL where cancelhandling has the state and the type: since 2.35. */
+    int (*set_cancel_state)(int, int *);
+    int (*set_cancel_type)(int, int *);
     int (*iterate_phdr)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
 
     size_t static_size, align, size;
@@ -115,7 +119,8 @@ static struct {
     /* Offsets from the thread pointer, negative, of libc's TLS variables. */
     ptrdiff_t err, h_err, resp;
     unsigned n_kept;
-    ptrdiff_t kept[MAX_KEPT]; /* words in which malloc keeps what belongs to a thread */
+    ptrdiff_t
+        kept[MAX_KEPT]; /* words in which libc keeps what it has allocated for a thread; see find_kept */
 
     char *rtld;
     struct list **slotinfo; /* &_rtld_global._dl_tls_dtv_slotinfo_list */
@@ -191,7 +196,7 @@ static struct {
     struct module *_Atomic mod;
     char *_Atomic image;
     size_t cap, image_cap;
-    unsigned long long adds, subs;
+    unsigned long long adds, subs, ticket;
     _Atomic size_t rtld_gen; /* of libc when it was read */
     _Atomic uint64_t generation;
     int libc_index; /* or -1 */
@@ -204,12 +209,17 @@ struct scan {
     struct module *mod;
     unsigned n;
     size_t image_used;
-    bool overflow, started;
+    bool overflow;
     bool exec, main_seen;
-    unsigned long long adds, subs;
+    unsigned long long adds, subs, ticket;
 };
 
 #define SCAN_MODULES(cap) ((cap) / 4 / sizeof(struct module))
+
+static char *align_down(char *p, size_t to)
+{
+    return p - ((uintptr_t)p & (to - 1));
+}
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -239,8 +249,12 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct scan *s = arg;
     (void)size;
-    s->adds = info->dlpi_adds;
-    s->subs = info->dlpi_subs;
+    if (!s->main_seen) {
+        static unsigned long long ticket; /* guarded by the loader's lock */
+        s->ticket = ++ticket;
+        s->adds = info->dlpi_adds;
+        s->subs = info->dlpi_subs;
+    }
 
     const ElfW(Phdr) *tls = NULL;
     bool stack_known = false;
@@ -285,8 +299,9 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
                          .memsz = tls->p_memsz,
                          .image = s->image_used};
     m->libc = -libc.err <= (ptrdiff_t)offset && -libc.err > (ptrdiff_t)(offset - tls->p_memsz);
-    memcpy(s->buf + s->cap / 4 + s->image_used, (const void *)(info->dlpi_addr + tls->p_vaddr),
-           tls->p_filesz);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): what the loader gives is a number */
+    const void *image = (const void *)(info->dlpi_addr + tls->p_vaddr);
+    memcpy(s->buf + s->cap / 4 + s->image_used, image, tls->p_filesz);
     s->image_used += round_up(tls->p_filesz, 16);
     return 0;
 }
@@ -351,21 +366,28 @@ static bool publish(const struct scan *s)
     for (unsigned i = 0; i < s->n; i++)
         if (s->mod[i].libc)
             mods.libc_index = (int)i;
-    atomic_store_explicit(&mods.seq, seq + 2, memory_order_release);
     if (newer)
-        atomic_store_explicit(&mods.generation, next, memory_order_release);
+        atomic_store_explicit(&mods.generation, next, memory_order_relaxed);
+    /* Release: who sees this sees list and generation, which belong together. */
+    atomic_store_explicit(&mods.seq, seq + 2, memory_order_release);
     return true;
 }
+
+/* Memory for scans, so that most need no system call. */
+static char *_Atomic scan_buf;
+#define SCAN_SIZE (64ul << 10)
 
 /* Reads the list of modules from libc. Takes the loader's dl_load_write_lock. False if there is no memory for
  * it. */
 static bool refresh(void)
 {
-    struct scan s = {.cap = 64 << 10};
+    struct scan s = {.cap = SCAN_SIZE,
+                     .buf = atomic_exchange_explicit(&scan_buf, NULL, memory_order_acquire)};
     /* Before the scan: what is loaded during it changes the number again, and is looked at once more. */
     size_t rtld_gen = libc.rtld_gen ? *(const volatile size_t *)libc.rtld_gen : 0;
     for (;;) {
-        s.buf = vt_sys_map(s.cap);
+        if (!s.buf)
+            s.buf = vt_sys_map(s.cap);
         if (!s.buf)
             return false;
         s.mod = (struct module *)s.buf;
@@ -376,16 +398,18 @@ static bool refresh(void)
         if (!s.overflow)
             break;
         vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
+        s.buf = NULL;
         s.cap *= 4;
     }
     bool ok = true;
     vt_lock(&mods.lock);
-    /* adds never falls, subs neither: an older scan than the published one has to be made again by whoever
-     * needs it. */
-    if (s.adds >= mods.adds && s.subs >= mods.subs) {
+    /* An older scan than the published one changes nothing: whoever needs a newer one will see that it is
+     * stale. */
+    if (s.ticket > mods.ticket) {
         if (!mods_same(&s))
             ok = publish(&s);
         if (ok) {
+            mods.ticket = s.ticket;
             mods.adds = s.adds;
             mods.subs = s.subs;
             exec_stack = s.exec;
@@ -393,7 +417,10 @@ static bool refresh(void)
         }
     }
     vt_unlock(&mods.lock);
-    vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
+    char *none = NULL;
+    if (s.cap != SCAN_SIZE || !atomic_compare_exchange_strong_explicit(
+                                  &scan_buf, &none, s.buf, memory_order_release, memory_order_relaxed))
+        vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
     return ok;
 }
 
@@ -434,7 +461,7 @@ static inline void fill(char *to, const char *image, size_t filesz, size_t memsz
 
 /* Initialises the blocks of all modules that came after generation `after`. The caller alone uses the TCB.
  * Returns the generation that it then has. */
-static uint64_t init_blocks(char *tp, uint64_t after, bool keep_malloc)
+static uint64_t init_blocks(char *tp, uint64_t after, bool keep)
 {
     void *kept[MAX_KEPT];
     for (unsigned i = 0; i < libc.n_kept; i++)
@@ -464,7 +491,7 @@ again:;
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&mods.seq, memory_order_relaxed) != seq)
         goto again;
-    if (keep_malloc)
+    if (keep)
         for (unsigned i = 0; i < libc.n_kept; i++)
             *(void **)(tp + libc.kept[i]) = kept[i];
     return generation;
@@ -649,11 +676,10 @@ void vt_tcb_late_tls(void *tp)
     vt_unlock(&mods.lock);
 }
 
-/* --- what malloc keeps for a thread
- * ---------------------------------------------------------------------------------
+/* --- what libc keeps for a thread ------------------------------------------------------------------------
  *
- * glibc has no way to give back a tcache but the end of a kernel thread. So that of a TCB that goes waits
- * here for the next one that is made. */
+ * glibc has no way to give back a tcache, or the state of the vDSO's getrandom, but the end of a kernel
+ * thread. So those of a TCB that goes wait here for the next one that is made. */
 
 struct stash {
     void *word[MAX_KEPT];
@@ -740,7 +766,7 @@ static void set_fields(char *tp, unsigned tid)
 
 static int make(void *top, unsigned tid, void **out, bool use_stash)
 {
-    char *tp = (char *)(((uintptr_t)top - libc.above) & ~(libc.align - 1));
+    char *tp = align_down((char *)top - libc.above, libc.align);
     memset(tp, 0, libc.above);
 
     const struct head *self = vt_arch_tp();
@@ -838,6 +864,10 @@ void vt_tcb_set_stack(void *tp, char *lo, char *hi, size_t guard_size)
 void vt_tcb_enter(void)
 {
     libc.ctype_init();
+    if (libc.set_cancel_state) {
+        libc.set_cancel_type(PTHREAD_CANCEL_DEFERRED, NULL);
+        libc.set_cancel_state(PTHREAD_CANCEL_ENABLE, NULL);
+    }
 }
 
 atomic_int *vt_tcb_cancelhandling(void *tp)
@@ -901,11 +931,11 @@ void vt_tcb_leave(void)
     libc.call_tls_dtors();
     key_destructors(tp);
 
-    /* As __res_thread_freeres does. */
+    /* As __res_thread_freeres does; all zero is what the next thread starts with. */
     struct __res_state *r = res(tp);
     if (r->nscount != 0) {
         res_nclose(r);
-        r->options = 0;
+        memset(r, 0, sizeof(*r));
     }
     /* The first call hands an error out, if there is one; the next frees its text. */
     if (dlerror())
@@ -1019,7 +1049,7 @@ static bool find_fields(void)
         next != 0 || prev != sizeof(void *) || seq != 0 || data != offsetof(struct key_data, data) ||
         level2.bits != 8 * sizeof(struct key_data) || level2.count != KEYS_PER_BLOCK ||
         keys.bits != 8 * sizeof(struct key) || keys.count != PTHREAD_KEYS_MAX || key_seq != 0 ||
-        key_destr != offsetof(struct key, destr) || spec.bits * spec.count != 64 * KEY_BLOCKS ||
+        key_destr != offsetof(struct key, destr) || (size_t)spec.bits * spec.count != 64 * KEY_BLOCKS ||
         libc.sizeof_pthread % 64 != 0 || libc.sizeof_pthread < libc.specific + 8 * KEY_BLOCKS ||
         libc.static_size < libc.sizeof_pthread)
         return refuse(unknown);
@@ -1051,7 +1081,13 @@ static bool find_fields(void)
 
     const ptrdiff_t *rseq = find("__rseq_offset");
     libc.has_rseq = rseq != NULL;
-    if (rseq) {
+    if (!rseq) {
+        /* That symbol came with 2.35, as did cancellation's state and type in one word with the rest. */
+        *(void **)&libc.set_cancel_state = find("pthread_setcancelstate");
+        *(void **)&libc.set_cancel_type = find("pthread_setcanceltype");
+        if (!libc.set_cancel_state || !libc.set_cancel_type)
+            return refuse(unknown);
+    } else {
         libc.rseq = *rseq;
         if (libc.rseq > (ptrdiff_t)libc.sizeof_pthread - 32 ||
             libc.rseq < -(ptrdiff_t)(libc.static_size - libc.sizeof_pthread))
@@ -1188,16 +1224,37 @@ static void find_list(void)
     libc.has_list = found;
 }
 
-/* Finds the words of libc's block that malloc writes, by letting it work on a TCB that nobody uses. libc's
- * own malloc: another one has its own module, and destructors to clean up with. */
+/* Takes note of the words of [block, block + size) that differ from `before`. */
+static void note_changes(const char *tp, const char *before, const char *block, size_t size)
+{
+    for (size_t i = 0; i + 8 <= size; i += 8) {
+        ptrdiff_t offset = block + i - tp;
+        bool known = offset == (libc.err & -8L) || offset == (libc.h_err & -8L) || offset == libc.resp;
+        for (unsigned k = 0; k < libc.n_kept; k++)
+            known |= libc.kept[k] == offset;
+        if (!known && memcmp(before + i, block + i, 8) != 0 && libc.n_kept < MAX_KEPT)
+            libc.kept[libc.n_kept++] = offset;
+    }
+}
+
+/* Finds the words in which libc keeps what it has allocated for a thread and no function of it gives back:
+ * malloc's tcache and arena, and the state of getrandom since 2.41, by letting it do so on a TCB that nobody
+ * uses. It is libc's own malloc that is called, never the program's: another one has a module of its own, and
+ * destructors to clean up with, and may remember that TCB. Where nothing is found there is nothing to keep,
+ * or a little memory is lost with each thread. */
 static void find_kept(void)
 {
+    /* Of a thread that has called dlsym or the like; it says that there is no error, after vt_tcb_leave. */
+    char *result = find("__libc_dlerror_result");
+    if (result)
+        libc.kept[libc.n_kept++] = result - (char *)vt_arch_tp();
+
     void *(*libc_malloc)(size_t);
     void (*libc_free)(void *);
+    ssize_t (*libc_getrandom)(void *, size_t, unsigned);
     *(void **)&libc_malloc = find("__libc_malloc");
     *(void **)&libc_free = find("__libc_free");
-    if (!libc_malloc || !libc_free)
-        return;
+    *(void **)&libc_getrandom = find("getrandom");
     size_t size = round_up(libc.size, 4096);
     char *mem = vt_sys_map(size);
     void *tp;
@@ -1210,33 +1267,31 @@ static void find_kept(void)
     const struct module *m = &atomic_load_explicit(&mods.mod, memory_order_relaxed)[mods.libc_index];
     char *block = (char *)tp - m->offset;
     char before[4096];
-    if (m->memsz <= sizeof(before)) {
+    if (m->memsz + libc.sizeof_pthread <= sizeof(before)) {
         memcpy(before, block, m->memsz);
+        memcpy(before + m->memsz, tp, libc.sizeof_pthread);
         uint64_t all = ~0ULL, old = 0;
         vt_sys4(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&old, sizeof(all));
         void *self = vt_arch_tp();
         vt_arch_set_tp(tp);
-        void *volatile a = libc_malloc(24);
-        void *volatile b = libc_malloc(100);
-        void *volatile c = libc_malloc(5000);
-        libc_free(a);
-        libc_free(b);
-        libc_free(c);
+        if (libc_malloc && libc_free) {
+            void *volatile a = libc_malloc(24);
+            void *volatile b = libc_malloc(100);
+            void *volatile c = libc_malloc(5000);
+            libc_free(a);
+            libc_free(b);
+            libc_free(c);
+        }
+        char byte;
+        if (libc_getrandom)
+            libc_getrandom(&byte, 1, 1 /* GRND_NONBLOCK */);
         vt_arch_set_tp(self);
         vt_sys_sigmask(old);
-        unsigned n = 0;
-        for (size_t i = 0; i + 8 <= m->memsz && n <= MAX_KEPT; i += 8) {
-            ptrdiff_t offset = (block - (char *)tp) + (ptrdiff_t)i;
-            /* errno and what is set for the thread's sake is not malloc's, even if it has changed. */
-            if (memcmp(before + i, block + i, 8) != 0 && offset != (libc.err & -8L) &&
-                offset != (libc.h_err & -8L) && offset != libc.resp) {
-                if (n < MAX_KEPT)
-                    libc.kept[n] = offset;
-                n++;
-            }
-        }
-        /* So many would be something else. */
-        libc.n_kept = n <= MAX_KEPT ? n : 0;
+        note_changes(tp, before, block, m->memsz);
+        note_changes(tp, before + m->memsz, tp, libc.sizeof_pthread);
+        /* As many would be something else. */
+        if (libc.n_kept == MAX_KEPT)
+            libc.n_kept = 0;
     }
     vt_tcb_free(tp);
     vt_sys2(SYS_munmap, (long)mem, (long)size);

@@ -41,6 +41,7 @@ struct wait {
     pthread_cond_t *cond;
     pthread_mutex_t *mutex;
     uint32_t broadcasts; /* when it was queued */
+    int err;             /* of releasing the mutex */
 };
 
 /* With the bucket locked. */
@@ -58,7 +59,11 @@ static bool queue(void *arg)
 
 static void release(void *arg)
 {
-    vt_mutex_release(((struct wait *)arg)->mutex);
+    struct wait *w = arg;
+    w->err = vt_mutex_release(w->mutex);
+    /* Not to wait then; waking all is simplest, for what only a mistake of the program leads to. */
+    if (w->err)
+        vt_unpark(w->cond, UINT32_MAX, VT_BITS_ALL);
 }
 
 static int wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
@@ -71,6 +76,9 @@ static int wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, c
             return err;
         vt_mutex_share(m);
     }
+    err = vt_mutex_wait_shared(c, m, clock, until);
+    if (err >= 0)
+        return err;
     vt_handoff_begin("pthread_cond_wait");
     if (!until)
         err = vt_real(pthread_cond_wait)(c, m);
@@ -89,10 +97,12 @@ int vt_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const s
     int err = vt_mutex_check_held(m);
     if (err)
         return err;
-    struct wait w = {c, m, 0};
+    struct wait w = {c, m, 0, 0};
     /* Queued before the mutex is released: who has it after us finds us. */
     int woken =
         vt_park_on(c, queue, release, &w, vt_deadline(clock, until), VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
+    if (w.err)
+        return w.err;
     if (woken == ETIMEDOUT && (atomic_load_explicit(broadcasts_of(c), memory_order_relaxed) != w.broadcasts ||
                                !vt_clock_reached(clock, until)))
         woken = 0;

@@ -2,12 +2,10 @@
 
 #include "clock.h"
 #include "handoff.h"
+#include "proxy.h"
 #include "real.h"
 
 #include <errno.h>
-
-/* Bits of the lock word of a robust or priority-inheriting mutex (linux/futex.h). */
-#define VT_FUTEX_TID_MASK 0x3fffffffu
 
 /* The mutex has been given to libc's protocol meanwhile; no errno. */
 #define VT_SHARED_NOW (-1)
@@ -55,14 +53,28 @@ static int acquire(pthread_mutex_t *m, clockid_t clock, const struct timespec *u
     return 0;
 }
 
+/* Whether a proxy has to do it. */
+static bool by_proxy(uint32_t kind)
+{
+    return (kind & (VT_MUTEX_ROBUST | VT_MUTEX_INHERIT | VT_MUTEX_PROTECT)) && kind != UINT32_MAX &&
+           vt_is_virtual();
+}
+
 static int lock_foreign(pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
 {
+    int err;
+    if (by_proxy(vt_mutex_kind(m))) {
+        struct vt_proxy_call call = {
+            .op = until ? VT_PROXY_CLOCKLOCK : VT_PROXY_LOCK, .mutex = m, .clock = clock, .until = until};
+        err = vt_proxy(&call);
+        if (err >= 0)
+            return err;
+    }
     if (vt_is_virtual()) {
-        int err = vt_real(pthread_mutex_trylock)(m);
+        err = vt_real(pthread_mutex_trylock)(m);
         if (err != EBUSY)
             return err;
     }
-    int err;
     vt_handoff_begin("pthread_mutex_lock");
     if (!until)
         err = vt_real(pthread_mutex_lock)(m);
@@ -72,6 +84,28 @@ static int lock_foreign(pthread_mutex_t *m, clockid_t clock, const struct timesp
         err = vt_real(pthread_mutex_clocklock)(m, clock, until);
     vt_handoff_end();
     return err;
+}
+
+static int trylock_foreign(pthread_mutex_t *m)
+{
+    if (by_proxy(vt_mutex_kind(m))) {
+        struct vt_proxy_call call = {.op = VT_PROXY_TRYLOCK, .mutex = m};
+        int err = vt_proxy(&call);
+        if (err >= 0)
+            return err;
+    }
+    return vt_real(pthread_mutex_trylock)(m);
+}
+
+static int unlock_foreign(pthread_mutex_t *m)
+{
+    if (by_proxy(vt_mutex_kind(m))) {
+        struct vt_proxy_call call = {.op = VT_PROXY_UNLOCK, .mutex = m};
+        int err = vt_proxy(&call);
+        if (err >= 0)
+            return err;
+    }
+    return vt_real(pthread_mutex_unlock)(m);
 }
 
 /* 0: lock the word; EAGAIN, EDEADLK; or EBUSY: it was ours and is deeper now. */
@@ -133,7 +167,7 @@ int vt_mutex_trylock(pthread_mutex_t *m)
 {
     uint32_t kind = vt_mutex_kind(m), me = vt_tid();
     if (vt_mutex_foreign(kind))
-        return vt_real(pthread_mutex_trylock)(m);
+        return trylock_foreign(m);
     /* POSIX: EBUSY, not EDEADLK, for one's own errorcheck mutex. */
     int err = (kind & VT_MUTEX_TYPE) == PTHREAD_MUTEX_RECURSIVE ? enter(m, kind, me) : 0;
     if (err)
@@ -153,12 +187,6 @@ void vt_mutex_wake(pthread_mutex_t *m)
 static int check_held(pthread_mutex_t *m, uint32_t kind)
 {
     uint32_t type = kind & VT_MUTEX_TYPE;
-    if (kind & (VT_MUTEX_ROBUST | VT_MUTEX_INHERIT)) {
-        /* The word holds the owner. glibc asks for it except in a plain priority-inheriting one. */
-        if (!(kind & VT_MUTEX_ROBUST) && type != PTHREAD_MUTEX_RECURSIVE && type != PTHREAD_MUTEX_ERRORCHECK)
-            return 0;
-        return (vt_load(&m->__data.__lock) & VT_FUTEX_TID_MASK) == vt_tid() ? 0 : EPERM;
-    }
     if (type != PTHREAD_MUTEX_RECURSIVE && type != PTHREAD_MUTEX_ERRORCHECK)
         return 0;
     return vt_load(&m->__data.__owner) == vt_tid() ? 0 : EPERM;
@@ -179,7 +207,7 @@ int vt_mutex_unlock(pthread_mutex_t *m)
 {
     uint32_t kind = vt_mutex_kind(m);
     if (vt_mutex_foreign(kind))
-        return vt_real(pthread_mutex_unlock)(m);
+        return unlock_foreign(m);
     int err = check_held(m, kind);
     if (err == 0)
         leave(m, kind, 1);
@@ -189,16 +217,18 @@ int vt_mutex_unlock(pthread_mutex_t *m)
 int vt_mutex_check_held(pthread_mutex_t *m)
 {
     uint32_t kind = vt_mutex_kind(m);
-    return kind == UINT32_MAX ? EINVAL : check_held(m, kind);
+    if (kind == UINT32_MAX)
+        return EINVAL;
+    return vt_mutex_foreign(kind) ? 0 : check_held(m, kind);
 }
 
-void vt_mutex_release(pthread_mutex_t *m)
+int vt_mutex_release(pthread_mutex_t *m)
 {
     uint32_t kind = vt_mutex_kind(m);
     if (vt_mutex_foreign(kind))
-        vt_real(pthread_mutex_unlock)(m);
-    else
-        leave(m, kind, 0);
+        return unlock_foreign(m);
+    leave(m, kind, 0);
+    return 0;
 }
 
 int vt_mutex_relock(pthread_mutex_t *m)
@@ -227,4 +257,36 @@ void vt_mutex_share(pthread_mutex_t *m)
      * about to park (held_and_ours) as they take the bucket's lock after us or are woken by us. */
     vt_store(&m->__data.__kind, vt_mutex_kind(m) | VT_MUTEX_SHARED);
     vt_unpark(m, UINT32_MAX, VT_BITS_ALL);
+}
+
+int vt_mutex_consistent(pthread_mutex_t *m)
+{
+    if (by_proxy(vt_mutex_kind(m))) {
+        struct vt_proxy_call call = {.op = VT_PROXY_CONSISTENT, .mutex = m};
+        int err = vt_proxy(&call);
+        if (err >= 0)
+            return err;
+    }
+    return vt_real(pthread_mutex_consistent)(m);
+}
+
+int vt_mutex_setprioceiling(pthread_mutex_t *m, int ceiling, int *old)
+{
+    if (by_proxy(vt_mutex_kind(m))) {
+        struct vt_proxy_call call = {
+            .op = VT_PROXY_SETPRIOCEILING, .mutex = m, .ceiling = ceiling, .old_ceiling = old};
+        int err = vt_proxy(&call);
+        if (err >= 0)
+            return err;
+    }
+    return vt_real(pthread_mutex_setprioceiling)(m, ceiling, old);
+}
+
+int vt_mutex_wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
+{
+    if (!by_proxy(vt_mutex_kind(m)))
+        return -1;
+    struct vt_proxy_call call = {
+        .op = VT_PROXY_COND_WAIT, .mutex = m, .cond = c, .clock = clock, .until = until};
+    return vt_proxy(&call);
 }

@@ -50,11 +50,15 @@ int vt_mutex_unlock(pthread_mutex_t *m);
 /* Wakes the first of those parked on m. m may be gone. */
 void vt_mutex_wake(pthread_mutex_t *m);
 
-/* For conditions: 0, or why the caller may not wait with m (EPERM). */
+int vt_mutex_consistent(pthread_mutex_t *m);
+int vt_mutex_setprioceiling(pthread_mutex_t *m, int ceiling, int *old);
+
+/* For conditions: 0, or why the caller may not wait with m (EPERM); of libc's mutexes only the unlocking
+ * tells. */
 int vt_mutex_check_held(pthread_mutex_t *m);
 
-/* Unlocks, but stays one of its users. The caller has checked. */
-void vt_mutex_release(pthread_mutex_t *m);
+/* Unlocks, but stays one of its users. Cannot fail for one of ours that has been checked. */
+int vt_mutex_release(pthread_mutex_t *m);
 
 /* Locks a mutex that the caller has released. It may have been moved to m's queue with others, so m is marked
  * as waited for whatever its state. */
@@ -62,6 +66,10 @@ int vt_mutex_relock(pthread_mutex_t *m);
 
 /* Gives a mutex that the caller holds to libc's protocol, for good: before libc unlocks it itself. */
 void vt_mutex_share(pthread_mutex_t *m);
+
+/* For process-shared conditions: if m is locked by a proxy, lets it wait on c; else -1. */
+int vt_mutex_wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
+                         const struct timespec *until);
 
 /* libc knows whether the process ever had a second thread, and while it has not, saves the bus lock: so do
  * we. */

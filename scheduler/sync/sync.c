@@ -1,6 +1,8 @@
 #include "sync.h"
 
 #include "config.h"
+#include "once.h"
+#include "proxy.h"
 #include "real.h"
 #include "sys.h"
 
@@ -36,4 +38,10 @@ void vt_act_on_cancel(void)
     struct vt_thread *t = vt_current();
     if (atomic_load_explicit(&t->interrupt, memory_order_acquire) & VT_CANCELLED)
         vt_real(pthread_testcancel)();
+}
+
+void vt_sync_fork_child(void)
+{
+    vt_once_forked();
+    vt_proxy_forked();
 }

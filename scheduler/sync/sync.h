@@ -52,4 +52,7 @@ static inline bool vt_signalled(void)
     return !(atomic_load_explicit(&t->interrupt, memory_order_relaxed) & VT_CANCELLED);
 }
 
+/* In a forked child, whose other threads are gone. */
+void vt_sync_fork_child(void);
+
 #endif

@@ -103,11 +103,12 @@ static inline const char *error_name(int error)
         value_;                                                                                              \
     })
 
-/* The first line of every main: SIGALRM ends a program that hangs. */
+/* The first line of every main: SIGALRM ends a program that hangs, unless whoever runs it sees to that. */
 static inline void begin(unsigned seconds)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    alarm(seconds);
+    if (!getenv("CHECK_NO_ALARM"))
+        alarm(seconds);
 }
 
 /* The last line of every main. */

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "handoff.h"
 #include "park.h"
+#include "place.h"
 #include "preload.h"
 #include "real.h"
 #include "sys.h"
@@ -17,6 +18,7 @@
 __thread struct vt_thread *vt_self __attribute__((tls_model("initial-exec")));
 struct vt_config vt_config = {.carriers = 2};
 _Atomic int vt_mode = VT_ON;
+struct vt_host vt_host = {.thread_create = pthread_create};
 
 int vt_decide(void)
 {
