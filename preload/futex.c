@@ -133,8 +133,6 @@ static uint32_t at_least_one(uint32_t n)
 
 static long wake(uint32_t *addr, int flags, uint32_t val, uint32_t bits)
 {
-    if (bits == 0 || (uintptr_t)addr % sizeof *addr)
-        return -EINVAL;
     uint32_t max = at_least_one(val), n = vt_unpark(addr, max, bits);
     if (n == max)
         return n;
@@ -154,20 +152,15 @@ static long requeue(const struct call *c, bool compare)
     struct call rest = *c;
     int wake = (int)c->val, move = (int)c->val2;
     unsigned woken = 0;
-    if (wake < 0 || move < 0)
-        return -EINVAL;
-    if ((uintptr_t)c->addr % sizeof *c->addr || (uintptr_t)c->addr2 % sizeof *c->addr2)
-        return -EINVAL;
-    long err = compare ? check_address(c->addr) : 0;
-    if (err)
-        return err;
+    if (wake < 0 || move < 0 || check_address(c->addr2) || (compare && check_address(c->addr)))
+        return in_kernel(c); /* which knows the error */
     int n = vt_unpark_requeue(c->addr, c->addr2, (unsigned)wake, (unsigned)move, compare ? still : NULL,
                               &rest, &woken);
     if (n < 0)
         return -EAGAIN;
     rest.val = (uint32_t)wake - woken;
     rest.val2 = (uint32_t)move - ((uint32_t)n - woken);
-    if (rest.val == 0 && rest.val2 == 0)
+    if (n && rest.val == 0 && rest.val2 == 0)
         return n;
     long ret = in_kernel(&rest);
     return ret < 0 && n == 0 ? ret : n + (ret > 0 ? ret : 0);
@@ -222,11 +215,9 @@ static long operate(uint32_t *addr, uint32_t encoded)
 static long wake_op(const struct call *c)
 {
     int flags = c->op & ~FUTEX_CMD_MASK;
-    if ((uintptr_t)c->addr % sizeof *c->addr)
-        return -EINVAL;
-    long other = check_address(c->addr2);
-    if (other == 0)
-        other = operate(c->addr2, c->val3);
+    if (check_address(c->addr) || check_address(c->addr2))
+        return in_kernel(c); /* which knows the error */
+    long other = operate(c->addr2, c->val3);
     if (other < 0)
         return other;
     long n = wake(c->addr, flags, c->val, FUTEX_BITSET_MATCH_ANY);

@@ -98,9 +98,7 @@ static bool writer_must_wait(void *arg)
     return (s & VT_WRITERS_WAIT) && !writer_may(s);
 }
 
-/* --- leaving
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- leaving ------------------------------------------------------------------------------------------- */
 
 /* One holder less. Called as the last access to the lock, unless it only concerns a bit. */
 static uint32_t without_holder(uint32_t s)
@@ -191,8 +189,7 @@ static void unlock_read(pthread_rwlock_t *l)
         vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL);
 }
 
-/* --- the functions
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the functions ------------------------------------------------------------------------------------- */
 
 /* glibc's checks, in its order, made whether it will wait or not. */
 static int check(const pthread_rwlock_t *l, clockid_t clock, const struct timespec *until)

@@ -8,12 +8,14 @@
 #include "sync/sem.h"
 
 #include "clock.h"
+#include "sys.h"
 
 #include <check.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,8 +51,7 @@ static void run(int n, void *(*f)(void *), void *arg)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 }
 
-/* --- mutexes: tables of both implementations
- * ---------------------------------------------------------------------- */
+/* --- mutexes: tables of both implementations ----------------------------------------------------------- */
 
 struct mutex_ops {
     int (*lock)(pthread_mutex_t *);
@@ -264,8 +265,7 @@ START_TEST(mutex_freed_by_last_user)
 }
 END_TEST
 
-/* --- conditions
- * --------------------------------------------------------------------------------------------------- */
+/* --- conditions ---------------------------------------------------------------------------------------- */
 
 static pthread_cond_t cond, cond2;
 static int items, taken, done;
@@ -526,8 +526,7 @@ START_TEST(cond_errors)
 }
 END_TEST
 
-/* --- read-write locks
- * --------------------------------------------------------------------------------------------- */
+/* --- read-write locks ---------------------------------------------------------------------------------- */
 
 static pthread_rwlock_t rwlock;
 static long low, high;
@@ -734,8 +733,7 @@ START_TEST(rwlock_freed_by_last_user)
 }
 END_TEST
 
-/* --- semaphores
- * --------------------------------------------------------------------------------------------------- */
+/* --- semaphores ---------------------------------------------------------------------------------------- */
 
 static sem_t sem, sem2;
 
@@ -842,8 +840,7 @@ START_TEST(sem_interrupted)
 }
 END_TEST
 
-/* --- barriers
- * ------------------------------------------------------------------------------------------------------ */
+/* --- barriers ------------------------------------------------------------------------------------------ */
 
 static pthread_barrier_t barrier;
 static long rounds[THREADS], serial;
@@ -917,9 +914,7 @@ START_TEST(barrier_destroyed_at_once)
 }
 END_TEST
 
-/* --- once
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- once ---------------------------------------------------------------------------------------------- */
 
 static pthread_once_t once;
 static int once_count;
@@ -972,8 +967,170 @@ START_TEST(once_runs_once)
 }
 END_TEST
 
-/* --- deadlines
- * ------------------------------------------------------------------------------------------------------ */
+/* --- futex() by syscall(), which is ours in this program ----------------------------------------------- */
+
+static uint32_t words[2];
+
+static long kernel_futex(uint32_t *addr, int op, uint32_t val, uintptr_t val2, uint32_t *addr2, uint32_t val3)
+{
+    return vt_sys6(SYS_futex, (long)addr, op, val, (long)val2, (long)addr2, val3);
+}
+
+static long our_futex(uint32_t *addr, int op, uint32_t val, uintptr_t val2, uint32_t *addr2, uint32_t val3)
+{
+    long ret = syscall(SYS_futex, addr, op, val, val2, addr2, val3);
+    return ret < 0 ? -errno : ret;
+}
+
+static uint32_t *some_address(unsigned *seed)
+{
+    switch (rand_r(seed) % 12) {
+    case 0:
+        return NULL;
+    case 1:
+        return (uint32_t *)((char *)words + 2);
+    case 2:
+        return (uint32_t *)UINT64_C(0xffff800000000000);
+    default:
+        return &words[rand_r(seed) % 2];
+    }
+}
+
+/* Calls that wait for nothing or a little, with all kinds of arguments: the same result and words as the
+ * kernel's. */
+START_TEST(futex_as_kernel)
+{
+    static const int ops[] = {FUTEX_WAIT,
+                              FUTEX_WAKE,
+                              FUTEX_WAIT_BITSET,
+                              FUTEX_WAKE_BITSET,
+                              FUTEX_REQUEUE,
+                              FUTEX_CMP_REQUEUE,
+                              FUTEX_WAKE_OP,
+                              FUTEX_UNLOCK_PI,
+                              2,
+                              14,
+                              77};
+    static const uint32_t values[] = {0, 1, 2, 3, INT_MAX, UINT32_MAX, 0x80000000};
+    unsigned seed = 1;
+    for (int i = 0; i < 30000; i++) {
+        int op = ops[(unsigned)rand_r(&seed) % (sizeof ops / sizeof ops[0])];
+        uint32_t before[2] = {values[rand_r(&seed) % 4], values[rand_r(&seed) % 4]};
+        uint32_t *addr = some_address(&seed), *addr2 = some_address(&seed);
+        uint32_t val = values[rand_r(&seed) % 7], val3 = values[rand_r(&seed) % 7];
+        struct timespec t = {rand_r(&seed) % 3 - 1, rand_r(&seed) % 8 ? 1000 : 1000000000};
+        uintptr_t val2 = values[rand_r(&seed) % 7];
+        if (op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) {
+            /* A relative time is not to be a second. */
+            if (op == FUTEX_WAIT && t.tv_sec > 0)
+                t.tv_sec = 0;
+            val2 = (uintptr_t)&t;
+        }
+        if (op == FUTEX_WAKE_OP) {
+            val3 = (uint32_t)rand_r(&seed) << 16 ^ (uint32_t)rand_r(&seed);
+            if (val3 >> 31)
+                val3 &= ~(uint32_t)(0xfe0 << 12); /* the kernel logs shifts by more than 31 */
+        }
+        if (rand_r(&seed) % 4)
+            op |= FUTEX_PRIVATE_FLAG;
+        if (rand_r(&seed) % 6 == 0)
+            op |= FUTEX_CLOCK_REALTIME;
+        memcpy(words, before, sizeof words);
+        long expected = kernel_futex(addr, op, val, val2, addr2, val3);
+        uint32_t after[2] = {words[0], words[1]};
+        memcpy(words, before, sizeof words);
+        long got = our_futex(addr, op, val, val2, addr2, val3);
+        ck_assert_msg(
+            got == expected && memcmp(after, words, sizeof words) == 0,
+            "call %d: futex(%p, %#x, %#x, %#lx {%ld, %ld}, %p, %#x) with words %x %x: %ld, kernel %ld", i,
+            (void *)addr, (unsigned)op, val, (long)val2, (long)t.tv_sec, t.tv_nsec, (void *)addr2, val3,
+            before[0], before[1], got, expected);
+    }
+}
+END_TEST
+
+static _Atomic pid_t sleepers[8];
+
+static void going_to_sleep(void)
+{
+    for (int i = 0;; i++) {
+        pid_t none = 0;
+        if (atomic_compare_exchange_strong(&sleepers[i], &none, gettid()))
+            return;
+    }
+}
+
+static void all_asleep(void)
+{
+    for (int i = 0; i < 8; i++) {
+        char path[64], state = 0;
+        while (state != 'S') {
+            usleep(1000);
+            snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&sleepers[i]));
+            FILE *f = fopen(path, "r");
+            if (f && fscanf(f, "%*d %*s %c", &state) != 1)
+                state = 0;
+            if (f)
+                fclose(f);
+        }
+    }
+}
+
+static void *wait_in_kernel(void *arg)
+{
+    going_to_sleep();
+    long r = kernel_futex(&words[0], FUTEX_WAIT | (int)(intptr_t)arg, 0, 0, NULL, 0);
+    ck_assert(r == 0 || r == -EAGAIN);
+    return NULL;
+}
+
+static void *wait_here(void *arg)
+{
+    going_to_sleep();
+    long r = our_futex(&words[0], FUTEX_WAIT | (int)(intptr_t)arg, 0, 0, NULL, 0);
+    ck_assert(r == 0 || r == -EAGAIN);
+    return NULL;
+}
+
+/* Waiters of both queues are counted, woken and moved as of one. */
+START_TEST(futex_both_queues)
+{
+    int private = _i ? FUTEX_PRIVATE_FLAG : 0;
+    for (int i = 0; i < 30; i++) {
+        pthread_t threads[8];
+        words[0] = words[1] = 0;
+        for (int j = 0; j < 8; j++)
+            sleepers[j] = 0;
+        for (int j = 0; j < 8; j++)
+            pthread_create(&threads[j], NULL, j % 2 ? wait_here : wait_in_kernel, (void *)(intptr_t) private);
+        all_asleep();
+        switch (i % 3) {
+        case 0:
+            ck_assert_int_eq(our_futex(&words[0], FUTEX_WAKE | private, 6, 0, NULL, 0), 6);
+            ck_assert_int_eq(our_futex(&words[0], FUTEX_WAKE | private, INT_MAX, 0, NULL, 0), 2);
+            break;
+        case 1:
+            ck_assert_int_eq(our_futex(&words[0], FUTEX_CMP_REQUEUE | private, 1, 6, &words[1], 0), 7);
+            ck_assert_int_eq(our_futex(&words[0], FUTEX_WAKE | private, 4, 0, NULL, 0), 1);
+            ck_assert_int_eq(our_futex(&words[1], FUTEX_WAKE | private, INT_MAX, 0, NULL, 0), 6);
+            break;
+        default: /* words[0] was 0: wake there, and set it to 5 */
+            ck_assert_int_eq(our_futex(&words[1], FUTEX_WAKE_OP | private, 1, 8, &words[0],
+                                       FUTEX_OP(FUTEX_OP_SET, 5, FUTEX_OP_CMP_EQ, 0)),
+                             8);
+            ck_assert_uint_eq(words[0], 5);
+        }
+        for (int j = 0; j < 8; j++)
+            pthread_join(threads[j], NULL);
+    }
+    ck_assert_int_eq(syscall(SYS_gettid), gettid());
+    ck_assert_int_eq(syscall(SYS_getppid), getppid());
+    ck_assert_int_eq(syscall(-5), -1);
+    ck_assert_int_eq(errno, ENOSYS);
+}
+END_TEST
+
+/* --- deadlines ----------------------------------------------------------------------------------------- */
 
 START_TEST(deadlines)
 {
@@ -1002,6 +1159,8 @@ int main(void)
     TCase *c = tcase_create("sync");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, deadlines);
+    tcase_add_test(c, futex_as_kernel);
+    tcase_add_loop_test(c, futex_both_queues, 0, 2);
     tcase_add_loop_test(c, mutex_excludes, 0, 4);
     tcase_add_test(c, mutex_freed_by_last_user);
     tcase_add_loop_test(c, cond_passes_items, 0, 16);
