@@ -106,7 +106,10 @@ trace() { # PID
         printf -- '--- backtrace of %s (%s)\n' "$pid" "$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
         if command -v gdb >/dev/null; then
             timeout 60 gdb -p "$pid" -batch -nx -ex 'set pagination off' -ex 'thread apply all bt 24' 2>&1 |
-                grep -E '^(Thread|#)' | head -300
+                awk '/^Thread/ { thread = $0; next }
+                     /^#0/ { idle = /become_spare/; if (idle) n++; else print thread }
+                     /^#/ && !idle
+                     END { if (n) print n " idle carriers" }' | head -300
         fi
     done
 }

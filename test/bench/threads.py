@@ -1,4 +1,4 @@
-"""N threading.Thread objects that all sleep at the same time: seconds, peak memory, kernel threads at the peak."""
+"""N threading.Thread objects that wait until all are there, then sleep: seconds, peak memory, kernel threads at the peak."""
 import os
 import sys
 import threading
@@ -6,6 +6,7 @@ import time
 
 count, delay = int(sys.argv[1]), float(sys.argv[2])
 lock = threading.Lock()
+go = threading.Event()
 awake = 0
 woken = 0
 
@@ -14,6 +15,7 @@ def sleeper():
     global awake, woken
     with lock:
         awake += 1
+    go.wait()
     time.sleep(delay)
     with lock:
         woken += 1
@@ -42,6 +44,7 @@ while awake < len(threads):
     time.sleep(0.01)
 kernel_threads = status("Threads")
 alive = sum(thread.is_alive() for thread in threads)
+go.set()
 for thread in threads:
     thread.join()
 end = time.monotonic()
