@@ -15,7 +15,9 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <stdarg.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -83,12 +85,22 @@ static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
     }
 }
 
+/* A new thread has the name of the one that makes it. The kernel is asked once for a kernel thread's. */
+static void own_name(char name[16])
+{
+    struct vt_thread *t = vt_current();
+    if (t->kind == VT_KERNEL && !t->name[0])
+        vt_sys2(SYS_prctl, PR_GET_NAME, (long)t->name);
+    memcpy(name, t->name, sizeof t->name);
+}
+
 VT_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
 {
     if (!vt_on() || (attr && wants_kernel_thread(attr)) || !vt_engine())
         return vt_real(pthread_create)(thread, attr, start, arg);
     struct vt_spec spec = {.start = start, .arg = arg};
     spec_from(&spec, attr);
+    own_name(spec.name);
     return vt_create(&spec, thread);
 }
 
@@ -205,10 +217,34 @@ VT_EXPORT pid_t gettid(void)
     return vt_is_virtual() ? (pid_t)vt_self->tid : (pid_t)vt_sys0(SYS_gettid);
 }
 
+VT_EXPORT int prctl(int option, ...)
+{
+    va_list ap;
+    va_start(ap, option);
+    unsigned long a = va_arg(ap, unsigned long), b = va_arg(ap, unsigned long), c = va_arg(ap, unsigned long),
+                  d = va_arg(ap, unsigned long);
+    va_end(ap);
+    struct vt_thread *t = vt_self;
+    if (option == PR_SET_NAME && t && t->kind == VT_KERNEL) {
+        t->name[0] = '\0';
+    } else if (option == PR_SET_NAME && t) {
+        strncpy(t->name, (const char *)a, sizeof t->name - 1);
+        return 0;
+    } else if (option == PR_GET_NAME && t && t->kind == VT_VIRTUAL) {
+        memcpy((char *)a, t->name, sizeof t->name);
+        return 0;
+    }
+    return vt_real(prctl)(option, a, b, c, d);
+}
+
 VT_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
 {
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_setname_np)(thread, name);
+    if (!vt_is_handle(thread)) {
+        int err = vt_real(pthread_setname_np)(thread, name);
+        if (err == 0 && vt_self && thread == pthread_self())
+            vt_self->name[0] = '\0'; /* ask again */
+        return err;
+    }
     struct vt_thread *t = vt_of_handle(thread);
     if (strlen(name) >= sizeof t->name)
         return ERANGE;

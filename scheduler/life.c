@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 __thread struct vt_thread *vt_self __attribute__((tls_model("initial-exec")));
@@ -278,7 +279,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
                                : vt_slot_get(NULL, spec->stack_size, spec->guard_size, &t->slot);
     if (err) {
         descriptor_put(t);
-        return err;
+        return spec->stack_addr ? err : EAGAIN;
     }
     struct vt_slot *slot = t->slot;
     t->tid = tid_of(t);
@@ -299,7 +300,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     t->result = NULL;
     t->exited = false;
     t->sigmask = spec->sigmask;
-    t->name[0] = '\0';
+    memcpy(t->name, spec->name, sizeof t->name);
     t->wait_what = NULL;
     t->wait_on = NULL;
     t->joiner = NULL;
@@ -332,12 +333,13 @@ int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flag
 {
     struct vt_thread *me = vt_current();
     uint32_t life = atomic_load_explicit(&t->life, memory_order_acquire);
+    /* In glibc's order: a try asks for nothing else while the thread runs. */
+    if (deadline == 0 && !(life & VT_ENDED))
+        return EBUSY;
     if (life & (VT_DETACHED | VT_JOINED))
         return EINVAL;
     if (t == me)
         return EDEADLK;
-    if (deadline == 0 && !(life & VT_ENDED))
-        return EBUSY;
     if (!(life & VT_ENDED)) {
         do {
             if (life & (VT_DETACHED | VT_JOINED | VT_JOINING))

@@ -14,6 +14,7 @@ struct vt_spec {
     void *stack_addr;  /* lowest byte of the caller's stack of stack_size bytes, or NULL */
     bool detached;
     uint64_t sigmask;
+    char name[16]; /* as prctl(PR_GET_NAME) */
 };
 
 /* Handles: the address of the descriptor and the low bits of its generation, so that one which is out of date is known.
