@@ -199,7 +199,16 @@ VT_EXPORT int pthread_cancel(pthread_t thread)
     struct vt_thread *t = vt_of_handle(thread);
     if (!t)
         return ESRCH;
-    return vt_cancel(t);
+    if (t == vt_self)
+        return vt_real(pthread_cancel)((pthread_t)t->tp);
+    if (!vt_hold(t))
+        return 0; /* its outcome is decided */
+    /* libc does its part: it marks the TCB, and makes ready for the unwinding. Its signal goes nowhere: no kernel thread has
+     * the id of a virtual one. */
+    vt_real(pthread_cancel)((pthread_t)t->tp);
+    vt_cancel(t);
+    vt_release();
+    return 0;
 }
 
 /* --- identity ------------------------------------------------------------------------------------------------------------ */

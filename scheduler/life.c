@@ -102,6 +102,10 @@ void vt_each(void (*f)(struct vt_thread *, void *), void *arg)
     }
 }
 
+/* libc's own signal, and the bit of its word that says "at any time" (nptl/descr.h). */
+#define VT_SIGCANCEL           32
+#define VT_CANCEL_ASYNCHRONOUS 0x02
+
 /* Walks under way that need the TCBs of living threads to stay. */
 static _Atomic unsigned walking;
 
@@ -380,15 +384,31 @@ int vt_detach(struct vt_thread *t)
 
 /* --- cancellation, fork -------------------------------------------------------------------------------------------------- */
 
-/* In libc's word (nptl/descr.h): "cancelled". What asks is pthread_testcancel, which knows the rest of the word. */
-#define VT_CANCELED_BIT 0x08
-
-int vt_cancel(struct vt_thread *t)
+bool vt_hold(struct vt_thread *t)
 {
-    atomic_fetch_or(vt_tcb_cancelhandling(t->tp), VT_CANCELED_BIT);
-    atomic_fetch_or_explicit(&t->interrupt, VT_CANCELLED, memory_order_release);
+    vt_enter();
+    atomic_fetch_add_explicit(&walking, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&t->alive, memory_order_seq_cst))
+        return true;
+    vt_release();
+    return false;
+}
+
+void vt_release(void)
+{
+    atomic_fetch_sub_explicit(&walking, 1, memory_order_seq_cst);
+    vt_leave(vt_self);
+}
+
+void vt_cancel(struct vt_thread *t)
+{
+    atomic_fetch_or_explicit(&t->interrupt, VT_CANCELLED, memory_order_seq_cst);
     vt_unblock(t);
-    return 0;
+    /* In a call of libc's, on a carrier of its own: libc's signal ends it, and its handler finds t's state in t's TCB. */
+    struct vt_carrier *c = t->carrier;
+    if (t != vt_self && c && atomic_load_explicit(&c->mounted, memory_order_acquire) == t &&
+        (t->wait_what || (atomic_load(vt_tcb_cancelhandling(t->tp)) & VT_CANCEL_ASYNCHRONOUS)))
+        vt_sys3(SYS_tgkill, vt_sys0(SYS_getpid), c->tid, VT_SIGCANCEL);
 }
 
 void vt_life_fork_prepare(void)

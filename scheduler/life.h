@@ -45,8 +45,12 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle);
  * ETIMEDOUT, EBUSY at a deadline of 0 (try). EINTR if interruptible. Any thread. */
 int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flags);
 
-/* Cancels t: it acts upon it at its next cancellation point. 0. Any thread. */
-int vt_cancel(struct vt_thread *t);
+/* Keeps t's TLS and stack from going, for a few instructions; false if it has ended. What follows is a section. */
+bool vt_hold(struct vt_thread *t);
+void vt_release(void);
+
+/* Makes t, which is held, take notice of the cancellation that libc's word in its TCB says. Any thread. */
+void vt_cancel(struct vt_thread *t);
 
 /* Around fork; in the child the calling thread is a kernel thread from then on, and the engine is as if never started. */
 void vt_life_fork_prepare(void);
