@@ -110,7 +110,7 @@ static long wait(const struct call *c, uint32_t bits)
     uint64_t deadline = VT_NEVER;
     if (time)
         deadline = absolute ? vt_deadline(clock, time) : vt_deadline_in(vt_timespec_ns(time));
-    unsigned flags = VT_PARK_INTERRUPTIBLE;
+    unsigned flags = VT_PARK_RESTARTABLE;
     err = vt_park(word, c->val, deadline, bits, flags);
     for (;;) {
         if (err == ETIMEDOUT && absolute && !vt_clock_reached(clock, time))

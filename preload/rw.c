@@ -26,12 +26,9 @@ __attribute__((noinline)) void vt_cancel_now(void)
 __attribute__((noinline)) bool vt_io_interrupted(void)
 {
     uint32_t why = atomic_load_explicit(&vt_self->interrupt, memory_order_acquire);
-    if (why & VT_CANCELLED)
-        vt_cancel_now();
-    if (why & VT_SIGNALLED) {
-        atomic_fetch_and_explicit(&vt_self->interrupt, ~(uint32_t)VT_SIGNALLED, memory_order_acq_rel);
+    if (!(why & VT_CANCELLED))
         return true;
-    }
+    vt_cancel_now();
     return false;
 }
 
@@ -41,13 +38,13 @@ long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t dea
     for (;;) {
         long ret;
         if (ring) {
-            ret = vt_io_do(req, deadline, VT_PARK_INTERRUPTIBLE);
+            ret = vt_io_do(req, deadline, VT_PARK_RESTARTABLE);
             if (ret == -EAGAIN) { /* the kernel does not wait here */
                 ring = false;
                 continue;
             }
         } else {
-            ret = vt_io_ready(fd, events, deadline, VT_PARK_INTERRUPTIBLE);
+            ret = vt_io_ready(fd, events, deadline, VT_PARK_RESTARTABLE);
             if (ret > 0 || ret == -EPERM)
                 return VT_RETRY;
         }
@@ -72,7 +69,7 @@ long vt_out_wait(struct vt_out *out, long done)
     if (++out->futile > 4)
         return VT_RETRY;
     for (;;) {
-        int32_t events = vt_io_ready(out->fd, POLLOUT, out->deadline, VT_PARK_INTERRUPTIBLE);
+        int32_t events = vt_io_ready(out->fd, POLLOUT, out->deadline, VT_PARK_RESTARTABLE);
         if (events == -EPERM)
             return VT_RETRY;
         if (events == -EINTR && !vt_io_interrupted())

@@ -48,6 +48,9 @@ static void trampoline(int sig, siginfo_t *info, void *context)
         ((void (*)(int, siginfo_t *, void *))function)(sig, info, context);
     else
         ((void (*)(int))function)(sig);
+    if (t)
+        atomic_fetch_or_explicit(&t->interrupt, flags & SA_RESTART ? VT_SIGNALLED : VT_SIGNALLED | VT_NORESTART,
+                                 memory_order_relaxed);
     if (t && t->kind == VT_VIRTUAL) {
         /* The kernel will set this mask on return; say so, but take nothing that is pending before it has. */
         t->sigmask = to_bits(&((ucontext_t *)context)->uc_sigmask);

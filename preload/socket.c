@@ -382,7 +382,7 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     uint64_t deadline = vt_fd_deadline(fd, SO_SNDTIMEO);
     for (;;) {
         struct vt_io_req req = {.opcode = IORING_OP_CONNECT, .fd = fd, .addr = addr, .off = length};
-        long ret = vt_io_do(&req, deadline, VT_PARK_INTERRUPTIBLE);
+        long ret = vt_io_do(&req, deadline, VT_PARK_RESTARTABLE);
         if (ret == -EINTR && !vt_io_interrupted())
             continue; /* the connection is being made meanwhile: EALREADY comes next */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)

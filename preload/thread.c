@@ -121,7 +121,7 @@ static int join(pthread_t thread, void **result, uint64_t deadline)
         return ESRCH;
     testcancel();
     /* Only a cancellation ends a join: a signal does not (POSIX: shall not return EINTR). */
-    while ((err = vt_join(t, result, deadline, VT_PARK_INTERRUPTIBLE)) == EINTR)
+    while ((err = vt_join(t, result, deadline, VT_PARK_CANCELLABLE)) == EINTR)
         testcancel();
     return err;
 }

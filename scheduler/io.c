@@ -65,6 +65,7 @@ int32_t vt_io_do(const struct vt_io_req *req, uint64_t deadline, unsigned flags)
 {
     struct vt_thread *t = vt_enter();
     struct vt_op op = {.thread = t};
+    vt_wait_begins(t);
     struct vt_place *p = vt_need_place(t);
     vt_ring_queue(p, &op, req);
     vt_leave(t);
@@ -75,6 +76,7 @@ int32_t vt_io_ready(int fd, short events, uint64_t deadline, unsigned flags)
 {
     struct vt_thread *t = vt_enter();
     struct vt_op op = {.thread = t};
+    vt_wait_begins(t);
     struct vt_place *p = vt_need_place(t);
     int err = vt_ring_watch(p, &op, fd, (uint32_t)(unsigned short)events);
     vt_leave(t);
@@ -110,6 +112,7 @@ int vt_io_poll(struct pollfd *fds, nfds_t n, uint64_t deadline, unsigned flags)
         return poll_handed_off(fds, n, deadline);
     struct vt_op ops[n ? n : 1];
     struct vt_thread *t = vt_current();
+    vt_wait_begins(t);
     for (;;) {
         long ret = vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)&zero, 0, 0, 0);
         if (ret != 0)

@@ -336,6 +336,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
 int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flags)
 {
     struct vt_thread *me = vt_current();
+    vt_wait_begins(me);
     uint32_t life = atomic_load_explicit(&t->life, memory_order_acquire);
     /* In glibc's order: a try asks for nothing else while the thread runs. */
     if (deadline == 0 && !(life & VT_ENDED))

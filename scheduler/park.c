@@ -67,8 +67,8 @@ static void block_kernel(struct vt_thread *t, uint64_t deadline)
         while (atomic_load_explicit(&t->token, memory_order_acquire) == VT_BLOCKED && err == 0)
             err = vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until);
         vt_enter();
-        if (err == -EINTR) /* a handler without SA_RESTART has run: what that means is for the waiter to say */
-            atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED, memory_order_relaxed);
+        if (err == -EINTR) /* a handler without SA_RESTART has run, or libc's of a cancellation */
+            atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED | VT_NORESTART, memory_order_relaxed);
     }
     /* With or without a permit: this block is over. */
     atomic_exchange_explicit(&t->token, VT_NO_PERMIT, memory_order_acquire);
@@ -174,14 +174,21 @@ static bool give_up(struct waiter *w)
     }
 }
 
+void vt_wait_begins(struct vt_thread *t)
+{
+    if (__builtin_expect(atomic_load_explicit(&t->interrupt, memory_order_relaxed) & (VT_SIGNALLED | VT_NORESTART), 0))
+        atomic_fetch_and_explicit(&t->interrupt, (uint32_t)VT_CANCELLED, memory_order_relaxed);
+}
+
 bool vt_interrupted(struct vt_thread *t, unsigned flags)
 {
     uint32_t why = atomic_load_explicit(&t->interrupt, memory_order_acquire);
     if (__builtin_expect(!why, 1))
         return false;
-    if (why & VT_SIGNALLED)
-        atomic_fetch_and_explicit(&t->interrupt, ~(uint32_t)VT_SIGNALLED, memory_order_relaxed);
-    return (flags & VT_PARK_INTERRUPTIBLE) != 0;
+    vt_wait_begins(t); /* what has run by now is dealt with here */
+    return ((why & VT_CANCELLED) && (flags & VT_PARK_CANCELLABLE)) ||
+           ((why & VT_NORESTART) && (flags & VT_PARK_RESTARTABLE & ~VT_PARK_CANCELLABLE)) ||
+           ((why & VT_SIGNALLED) && (flags & VT_PARK_INTERRUPTIBLE & ~VT_PARK_RESTARTABLE));
 }
 
 int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
@@ -190,6 +197,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     struct vt_thread *t = vt_enter();
     struct bucket *b = bucket_of(addr);
     struct waiter w = {.thread = t, .addr = addr, .bits = bits};
+    vt_wait_begins(t);
     atomic_init(&w.bucket, b);
     atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
     vt_lock(&b->lock);

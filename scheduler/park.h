@@ -33,14 +33,19 @@ void vt_unblock(struct vt_thread *t);
 /* Lets others run first. A virtual thread goes behind the runnable ones of its place. */
 void vt_yield(void);
 
-enum vt_park_flags {
-    VT_PARK_INTERRUPTIBLE = 1, /* a signal or a cancellation ends the wait with EINTR */
+enum vt_park_flags { /* what ends the wait with EINTR */
+    VT_PARK_CANCELLABLE = 1,   /* a cancellation */
+    VT_PARK_RESTARTABLE = 3,   /* and a handler without SA_RESTART */
+    VT_PARK_INTERRUPTIBLE = 7, /* and any other handler */
 };
 
 #define VT_BITS_ALL UINT32_MAX
 
-/* Whether a wait of t, the calling thread, with these flags is to end early; takes note of a signal, not of a
- * cancellation, which stays. */
+/* Begins a wait of t, the calling thread: handlers that have run before do not matter to it. */
+void vt_wait_begins(struct vt_thread *t);
+
+/* Whether a wait of t, the calling thread, with these flags is to end early. Handlers have run by then; a cancellation is
+ * for the caller to act upon. */
 bool vt_interrupted(struct vt_thread *t, unsigned flags);
 
 /* Waits while *addr is expected, as FUTEX_WAIT_BITSET: 0 when woken, EAGAIN when *addr differs at the start,

@@ -7,6 +7,15 @@
 #include <string.h>
 #include <ucontext.h>
 
+/* A kick makes a running thread look at what is pending for it. The kernel lets a thread send SI_TKILL to itself only, and
+ * leaves si_errno alone. */
+#define KICK 0x76746b
+
+static bool is_kick(const siginfo_t *info)
+{
+    return info->si_code == SI_QUEUE && info->si_errno == KICK;
+}
+
 bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
 {
     struct vt_thread *t = vt_self;
@@ -26,23 +35,20 @@ bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
     if (c)
         c->kernel_mask |= bit;
     atomic_store_explicit(&t->deferred, bit, memory_order_relaxed);
-    long pid = vt_sys0(SYS_getpid);
-    if (info->si_code == SI_TKILL)
-        vt_sys4(SYS_rt_tgsigqueueinfo, pid, vt_sys0(SYS_gettid), sig, (long)info);
-    else
-        vt_sys3(SYS_rt_sigqueueinfo, pid, sig, (long)info);
+    if (c && !atomic_load_explicit(&c->mounted, memory_order_relaxed))
+        /* No thread of the program is here: any other may have it. From whom it came is lost; the kernel lets nobody say. */
+        vt_sys2(SYS_kill, vt_sys0(SYS_getpid), sig);
+    else if (!is_kick(info)) /* what a kick stands for is noted in the thread */
+        vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig, (long)info);
     return true;
 }
 
-/* What our own kicks carry in si_errno, which the kernel leaves alone. */
-#define KICK 0x76746b
-
-static void queue_to(long tid, int sig, int mark)
+static void queue_to(long tid, int sig, int code, int mark)
 {
     siginfo_t info;
     memset(&info, 0, sizeof info);
     info.si_signo = sig;
-    info.si_code = SI_TKILL;
+    info.si_code = code;
     info.si_errno = mark;
     info.si_pid = (pid_t)vt_sys0(SYS_getpid);
     info.si_uid = (uid_t)vt_sys0(SYS_getuid);
@@ -61,13 +67,12 @@ int vt_signal_send(struct vt_thread *t, int sig)
         vt_leave(t);
         return 0;
     }
-    atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED, memory_order_release);
     vt_unblock(t);
     /* If it runs and enters no section the kernel must interrupt it. It may have left the carrier when the signal comes,
      * and then takes the signal on leaving its next section. */
     struct vt_carrier *c = t->carrier;
     if (c && atomic_load_explicit(&c->mounted, memory_order_acquire) == t)
-        queue_to(c->tid, sig, KICK);
+        queue_to(c->tid, sig, SI_QUEUE, KICK);
     return 0;
 }
 
@@ -75,8 +80,9 @@ bool vt_signal_mine(int sig, siginfo_t *info)
 {
     struct vt_thread *t = vt_self;
     uint64_t bit = UINT64_C(1) << (sig - 1);
-    if (info->si_code != SI_TKILL || info->si_errno != KICK)
+    if (!is_kick(info))
         return true;
+    info->si_code = SI_TKILL;
     info->si_errno = 0;
     return t && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit) != 0;
 }
@@ -103,7 +109,7 @@ void vt_put_off(struct vt_thread *t)
     for (int sig = 1; take && sig <= 64; sig++) {
         uint64_t bit = UINT64_C(1) << (sig - 1);
         if ((take & bit) && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
-            queue_to(vt_sys0(SYS_gettid), sig, 0);
+            queue_to(vt_sys0(SYS_gettid), sig, SI_TKILL, 0);
     }
 }
 

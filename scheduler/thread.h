@@ -34,8 +34,9 @@ enum vt_life {
 
 /* Reasons to end a wait early, in vt_thread.interrupt. */
 enum vt_interrupt {
-    VT_SIGNALLED = 1, /* a signal waits for this thread */
-    VT_CANCELLED = 2, /* pthread_cancel */
+    VT_SIGNALLED = 1, /* a handler has run on this thread since its wait began */
+    VT_CANCELLED = 2, /* pthread_cancel; stays until it is acted upon */
+    VT_NORESTART = 4, /* and one that was installed without SA_RESTART */
 };
 
 struct vt_thread {

@@ -100,7 +100,7 @@ int vt_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const s
     struct wait w = {c, m, 0, 0};
     /* Queued before the mutex is released: who has it after us finds us. */
     int woken =
-        vt_park_on(c, queue, release, &w, vt_deadline(clock, until), VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
+        vt_park_on(c, queue, release, &w, vt_deadline(clock, until), VT_BITS_ALL, VT_PARK_CANCELLABLE);
     if (w.err)
         return w.err;
     if (woken == ETIMEDOUT && (atomic_load_explicit(broadcasts_of(c), memory_order_relaxed) != w.broadcasts ||

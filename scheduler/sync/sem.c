@@ -60,7 +60,7 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
         return 0;
     /* Counted before the value is compared (in vt_park), so that a post sees us or we see it. */
     atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
-    unsigned flags = VT_PARK_INTERRUPTIBLE;
+    unsigned flags = VT_PARK_RESTARTABLE;
     for (;;) {
         int err = vt_park(vt_word(s), 0, vt_deadline(clock, until), VT_BITS_ALL, flags);
         if (take(s, VT_SEM_WAITER))
