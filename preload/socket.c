@@ -380,10 +380,11 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     if (!vt_io_has_ring())
         return VT_HANDED("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
     uint64_t deadline = vt_fd_deadline(fd, SO_SNDTIMEO);
+    vt_wait_begin();
     for (;;) {
         struct vt_io_req req = {.opcode = IORING_OP_CONNECT, .fd = fd, .addr = addr, .off = length};
         long ret = vt_io_do(&req, deadline, VT_PARK_INTERRUPTIBLE);
-        if (ret == -EINTR && !vt_io_interrupted())
+        if (ret == -EINTR && !vt_io_interrupted(deadline == VT_NEVER))
             continue; /* the connection is being made meanwhile: EALREADY comes next */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
             return -EINPROGRESS;
@@ -515,6 +516,14 @@ VT_EXPORT int socketpair(int domain, int type, int protocol, int fds[2])
         vt_fd_born(fds[0], VT_FD_SOCKET, type & SOCK_NONBLOCK, VT_FD_NO_TIMEO);
         vt_fd_born(fds[1], VT_FD_SOCKET, type & SOCK_NONBLOCK, VT_FD_NO_TIMEO);
     }
+    return ret;
+}
+
+VT_EXPORT int shutdown(int fd, int how)
+{
+    int ret = vt_real(shutdown)(fd, how);
+    if (ret == 0 && how != SHUT_RD && vt_on())
+        vt_out_nudge(fd);
     return ret;
 }
 
