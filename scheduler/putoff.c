@@ -34,7 +34,8 @@ bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
     return true;
 }
 
-/* What our own kicks carry in si_errno, which the kernel leaves alone. */
+/* What our own kicks carry in si_errno, which the kernel leaves alone. Their code is SI_QUEUE: the kernel lets nobody send
+ * SI_TKILL with an info to another thread. */
 #define KICK 0x76746b
 
 static void queue_to(long tid, int sig, int mark)
@@ -42,7 +43,7 @@ static void queue_to(long tid, int sig, int mark)
     siginfo_t info;
     memset(&info, 0, sizeof info);
     info.si_signo = sig;
-    info.si_code = SI_TKILL;
+    info.si_code = mark ? SI_QUEUE : SI_TKILL;
     info.si_errno = mark;
     info.si_pid = (pid_t)vt_sys0(SYS_getpid);
     info.si_uid = (uid_t)vt_sys0(SYS_getuid);
@@ -53,6 +54,11 @@ int vt_signal_send(struct vt_thread *t, int sig)
 {
     uint64_t bit = UINT64_C(1) << (sig - 1);
     atomic_fetch_or_explicit(&t->pending, bit, memory_order_seq_cst);
+    /* One that waits in sigwait has said so before it has looked at pending. */
+    if (atomic_load_explicit(&t->awaited, memory_order_seq_cst) & bit) {
+        queue_to(t->carrier->tid, sig, KICK);
+        return 0;
+    }
     if (t->sigmask & bit)
         return 0;
     atomic_store_explicit(&t->deferred, 1, memory_order_seq_cst);
@@ -75,9 +81,10 @@ bool vt_signal_mine(int sig, siginfo_t *info)
 {
     struct vt_thread *t = vt_self;
     uint64_t bit = UINT64_C(1) << (sig - 1);
-    if (info->si_code != SI_TKILL || info->si_errno != KICK)
+    if (info->si_code != SI_QUEUE || info->si_errno != KICK)
         return true;
     info->si_errno = 0;
+    info->si_code = SI_TKILL; /* as pthread_kill's */
     return t && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit) != 0;
 }
 
