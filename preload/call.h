@@ -111,6 +111,10 @@ static inline void vt_out_start(struct vt_out *out, int fd, unsigned generation)
  * otherwise. */
 long vt_out_wait(struct vt_out *out, long done);
 
+/* A call has given EPIPE and may have raised SIGPIPE. Where the thread blocks it, it is pending on the kernel thread, and
+ * becomes pending for the virtual thread alone. Returns -EPIPE. */
+long vt_broken_pipe(void);
+
 /* Lets transfers out of fd that wait for room be tried again: shutdown() ends them, which readiness does not show where the
  * socket is of the local domain. Any thread. */
 void vt_out_nudge(int fd);

@@ -13,6 +13,7 @@
 
 #include <linux/io_uring.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
@@ -58,6 +59,16 @@ long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t dea
             return -EAGAIN;
         return ret;
     }
+}
+
+__attribute__((noinline)) long vt_broken_pipe(void)
+{
+    struct vt_thread *t = vt_self;
+    const uint64_t bit = UINT64_C(1) << (SIGPIPE - 1);
+    const struct timespec none = {0, 0};
+    if ((t->sigmask & bit) && vt_sys4(SYS_rt_sigtimedwait, (long)&bit, 0, (long)&none, sizeof bit) == SIGPIPE)
+        atomic_fetch_or_explicit(&t->pending, bit, memory_order_relaxed);
+    return -EPIPE;
 }
 
 /* Transfers that wait for room, by descriptor. */
@@ -376,7 +387,7 @@ long vt_call_read(int fd, void *buf, size_t n)
     }
 }
 
-long vt_call_write(int fd, const void *buf, size_t n)
+static long write_call(int fd, const void *buf, size_t n)
 {
     if (VT_AS_IS(fd))
         return vt_sys3(SYS_write, fd, (long)buf, (long)n);
@@ -385,7 +396,7 @@ long vt_call_write(int fd, const void *buf, size_t n)
         long ret = vt_call_sendto(fd, buf, n, 0, NULL, 0);
         if (ret == -ENOTSOCK) {
             vt_fd_learn(fd);
-            return vt_call_write(fd, buf, n);
+            return write_call(fd, buf, n);
         }
         return ret;
     }
@@ -399,6 +410,12 @@ long vt_call_write(int fd, const void *buf, size_t n)
         return stream_writev(fd, &iov, 1, 0);
     }
     }
+}
+
+long vt_call_write(int fd, const void *buf, size_t n)
+{
+    long ret = write_call(fd, buf, n);
+    return ret == -EPIPE ? vt_broken_pipe() : ret;
 }
 
 /* Whether the kernel is to judge the arguments: it would refuse them, or there is nothing to move. */
@@ -428,7 +445,7 @@ long vt_call_readv(int fd, const struct iovec *iov, int count)
     return vt_call_recvmsg(fd, &msg, 0);
 }
 
-long vt_call_writev(int fd, const struct iovec *iov, int count)
+static long writev_call(int fd, const struct iovec *iov, int count)
 {
     if (VT_AS_IS(fd))
         return vt_sys3(SYS_writev, fd, (long)iov, count);
@@ -439,6 +456,12 @@ long vt_call_writev(int fd, const struct iovec *iov, int count)
         return stream_writev(fd, iov, count, 0);
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
     return vt_call_sendmsg(fd, &msg, 0);
+}
+
+long vt_call_writev(int fd, const struct iovec *iov, int count)
+{
+    long ret = writev_call(fd, iov, count);
+    return ret == -EPIPE ? vt_broken_pipe() : ret;
 }
 
 long vt_call_pread(int fd, void *buf, size_t n, off_t offset)
