@@ -61,9 +61,22 @@ static inline void vt_cancel_point(void)
         vt_cancel_now();
 }
 
-/* A wait has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on waiting. Does not return
- * when it is a cancellation. */
-bool vt_io_interrupted(void);
+/* What handlers of the program have run on this thread since vt_wait_begin; set by who runs them (signal.c). */
+enum {
+    VT_HANDLED = 1,         /* any */
+    VT_HANDLED_ENDS = 2,    /* one without SA_RESTART */
+};
+extern __thread uint32_t vt_handled __attribute__((tls_model("initial-exec")));
+
+/* A call begins to wait: what was handled before does not end it. */
+static inline void vt_wait_begin(void)
+{
+    vt_handled = 0;
+}
+
+/* A wait has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on waiting. restarts: whether
+ * it is one that SA_RESTART applies to (signal(7)). Does not return when it is a cancellation. */
+bool vt_io_interrupted(bool restarts);
 
 /* Nothing to wait for any more: make the call again. Not the result of any call. */
 #define VT_RETRY INT64_MIN
@@ -76,20 +89,35 @@ long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t dea
 struct vt_out {
     int fd;
     unsigned generation;
+    unsigned shutdowns; /* seen before the last try */
     unsigned futile;   /* how often the descriptor was ready and yet the call would have blocked */
     bool asked;        /* whether fd blocks, and for how long, is known */
+    bool nudged;       /* to be tried again although not ready; under the lock of the list */
     uint64_t deadline;
+    struct vt_thread *thread;
+    struct vt_out *next, **link; /* while it waits, in the list for vt_out_nudge */
 };
 
+extern _Atomic unsigned vt_shutdowns; /* counts vt_out_nudge */
+
+/* To be called before the first try. */
 static inline void vt_out_start(struct vt_out *out, int fd, unsigned generation)
 {
-    *out = (struct vt_out){.fd = fd, .generation = generation};
+    *out = (struct vt_out){.fd = fd, .generation = generation, .shutdowns = vt_shutdowns};
 }
 
 /* The call would have blocked, after done bytes: 0 when it is to be made again; VT_RETRY when it is to be made as a
  * blocking call (with the place handed over); else the result of the whole transfer if done is 0, and done itself
  * otherwise. */
 long vt_out_wait(struct vt_out *out, long done);
+
+/* A call has given EPIPE and may have raised SIGPIPE. Where the thread blocks it, it is pending on the kernel thread, and
+ * becomes pending for the virtual thread alone. Returns -EPIPE. */
+long vt_broken_pipe(void);
+
+/* Lets transfers out of fd that wait for room be tried again: shutdown() ends them, which readiness does not show where the
+ * socket is of the local domain. Any thread. */
+void vt_out_nudge(int fd);
 
 /* Whether the descriptor is non-blocking as far as known: then calls are made as they are. */
 #define VT_AS_IS(fd) (vt_fd_bits(fd) & VT_FD_NONBLOCK)

@@ -57,11 +57,12 @@ static bool mask_differs(const sigset_t *mask, size_t size)
 static long poll_nothing(uint64_t deadline)
 {
     _Atomic uint32_t word = 0;
+    vt_wait_begin();
     for (;;) {
         int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
         if (ret == ETIMEDOUT)
             return 0;
-        if (ret == EINTR && vt_io_interrupted())
+        if (ret == EINTR && vt_io_interrupted(false))
             return -EINTR;
     }
 }
@@ -75,9 +76,10 @@ static long poll_one(struct pollfd *p, uint64_t deadline)
             return ret;
         vt_fd_waited(p->fd, VT_FD_POLLS);
     }
+    vt_wait_begin();
     for (;;) {
         int32_t events = vt_io_ready(p->fd, p->events, deadline, VT_PARK_INTERRUPTIBLE);
-        if (events == -EINTR && !vt_io_interrupted())
+        if (events == -EINTR && !vt_io_interrupted(false))
             continue;
         if (events > 0) {
             p->revents = (short)(events & (p->events | POLLERR | POLLHUP | POLLNVAL));
@@ -100,9 +102,10 @@ static long poll_wait(struct pollfd *fds, nfds_t n, uint64_t deadline)
         return poll_nothing(deadline);
     if (n == 1 && fds->fd >= 0)
         return poll_one(fds, deadline);
+    vt_wait_begin();
     for (;;) {
         int ret = vt_io_poll(fds, n, deadline, VT_PARK_INTERRUPTIBLE);
-        if (ret != -EINTR || vt_io_interrupted())
+        if (ret != -EINTR || vt_io_interrupted(false))
             return ret;
     }
 }
@@ -342,6 +345,7 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
         return VT_HANDED("epoll_pwait", vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
     }
     bool first = zero(timeout) || max <= 0 || vt_fd_try_first(fd, VT_FD_POLLS);
+    vt_wait_begin();
     for (;;) {
         if (first) {
             long ret = vt_sys4(SYS_epoll_wait, fd, (long)events, max, 0);
@@ -350,12 +354,12 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
             vt_fd_waited(fd, VT_FD_POLLS);
         }
         /* Whoever comes first takes the event; the others wait again. */
-        long ret = vt_wait_for(fd, NULL, POLLIN, deadline);
-        if (ret == -EAGAIN)
+        int32_t ret = vt_io_ready(fd, POLLIN, deadline, VT_PARK_INTERRUPTIBLE);
+        if (ret == -EINTR && vt_io_interrupted(false))
+            return -EINTR;
+        if (ret == -ETIMEDOUT || ret == -EBADF || ret == -EPERM)
             return vt_sys4(SYS_epoll_wait, fd, (long)events, max, 0);
-        if (ret != VT_RETRY)
-            return ret;
-        first = true;
+        first = ret != -EINTR;
     }
 }
 

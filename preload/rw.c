@@ -7,11 +7,13 @@
 #include "call.h"
 #include "fd.h"
 #include "io.h"
+#include "lock.h"
 #include "park.h"
 #include "sys.h"
 
 #include <linux/io_uring.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
@@ -23,37 +25,109 @@ __attribute__((noinline)) void vt_cancel_now(void)
     atomic_fetch_and_explicit(&vt_self->interrupt, ~(uint32_t)VT_CANCELLED, memory_order_relaxed);
 }
 
-__attribute__((noinline)) bool vt_io_interrupted(void)
+__thread uint32_t vt_handled;
+
+__attribute__((noinline)) bool vt_io_interrupted(bool restarts)
 {
-    uint32_t why = atomic_load_explicit(&vt_self->interrupt, memory_order_acquire);
-    if (!(why & VT_CANCELLED))
-        return true;
-    vt_cancel_now();
-    return false;
+    if (atomic_load_explicit(&vt_self->interrupt, memory_order_acquire) & VT_CANCELLED)
+        vt_cancel_now();
+    /* A signal that came before the wait, or that nobody handles, is no reason to end it. */
+    return vt_handled & (restarts ? VT_HANDLED_ENDS : VT_HANDLED | VT_HANDLED_ENDS);
 }
 
 long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline)
 {
     bool ring = req && vt_io_has_ring();
+    vt_wait_begin();
     for (;;) {
         long ret;
         if (ring) {
-            ret = vt_io_do(req, deadline, VT_PARK_RESTARTABLE);
+            ret = vt_io_do(req, deadline, VT_PARK_INTERRUPTIBLE);
             if (ret == -EAGAIN) { /* the kernel does not wait here */
                 ring = false;
                 continue;
             }
         } else {
-            ret = vt_io_ready(fd, events, deadline, VT_PARK_RESTARTABLE);
+            ret = vt_io_ready(fd, events, deadline, VT_PARK_INTERRUPTIBLE);
             if (ret > 0 || ret == -EPERM)
                 return VT_RETRY;
         }
-        if (ret == -EINTR && !vt_io_interrupted())
+        if (ret == -EINTR && !vt_io_interrupted(deadline == VT_NEVER)) /* with SO_RCVTIMEO never restarted */
             continue;
         /* A connection's own ETIMEDOUT is not ours. */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
             return -EAGAIN;
         return ret;
+    }
+}
+
+__attribute__((noinline)) long vt_broken_pipe(void)
+{
+    struct vt_thread *t = vt_self;
+    const uint64_t bit = UINT64_C(1) << (SIGPIPE - 1);
+    const struct timespec none = {0, 0};
+    if ((t->sigmask & bit) && vt_sys4(SYS_rt_sigtimedwait, (long)&bit, 0, (long)&none, sizeof bit) == SIGPIPE)
+        atomic_fetch_or_explicit(&t->pending, bit, memory_order_relaxed);
+    return -EPIPE;
+}
+
+/* Transfers that wait for room, by descriptor. */
+#define OUT_LISTS 64
+
+static struct {
+    struct vt_lock lock;
+    struct vt_out *first;
+} out_lists[OUT_LISTS];
+
+static void out_link(struct vt_out *out)
+{
+    struct vt_thread *t = vt_enter();
+    unsigned i = (unsigned)out->fd % OUT_LISTS;
+    vt_lock(&out_lists[i].lock);
+    out->thread = t;
+    out->nudged = false;
+    out->next = out_lists[i].first;
+    out->link = &out_lists[i].first;
+    if (out->next)
+        out->next->link = &out->next;
+    out_lists[i].first = out;
+    vt_unlock(&out_lists[i].lock);
+    vt_leave(t);
+}
+
+static void out_unlink(struct vt_out *out)
+{
+    struct vt_thread *t = vt_enter();
+    unsigned i = (unsigned)out->fd % OUT_LISTS;
+    vt_lock(&out_lists[i].lock);
+    *out->link = out->next;
+    if (out->next)
+        out->next->link = out->link;
+    vt_unlock(&out_lists[i].lock);
+    vt_leave(t);
+}
+
+_Atomic unsigned vt_shutdowns;
+
+void vt_out_nudge(int fd)
+{
+    /* Who finds the old count after it has joined the list is found there. */
+    atomic_fetch_add(&vt_shutdowns, 1);
+    bool all = vt_fd_bits(fd) & VT_FD_SHARED; /* they may wait by another number */
+    for (unsigned i = 0; i < OUT_LISTS; i++) {
+        if (!all && i != (unsigned)fd % OUT_LISTS)
+            continue;
+        struct vt_thread *t = vt_enter();
+        vt_lock(&out_lists[i].lock);
+        for (struct vt_out *out = out_lists[i].first; out; out = out->next) {
+            if (!all && out->fd != fd)
+                continue;
+            out->nudged = true;
+            atomic_fetch_or_explicit(&out->thread->interrupt, VT_SIGNALLED, memory_order_release);
+            vt_unblock(out->thread);
+        }
+        vt_unlock(&out_lists[i].lock);
+        vt_leave(t);
     }
 }
 
@@ -65,23 +139,34 @@ long vt_out_wait(struct vt_out *out, long done)
         out->deadline = vt_fd_deadline(out->fd, SO_SNDTIMEO);
         out->asked = true;
     }
-    /* Some sockets (a datagram socket whose peer is full) are always ready. */
-    if (++out->futile > 4)
+    /* Some sockets (a datagram socket whose peer is full) are always ready. Elsewhere others were faster. */
+    if (++out->futile > ((vt_fd_bits(out->fd) & VT_FD_KIND) == VT_FD_SOCKET ? 4 : 64))
         return VT_RETRY;
+    bool socket = (vt_fd_bits(out->fd) & VT_FD_KIND) == VT_FD_SOCKET;
+    vt_wait_begin();
     for (;;) {
-        int32_t events = vt_io_ready(out->fd, POLLOUT, out->deadline, VT_PARK_RESTARTABLE);
+        if (socket)
+            out_link(out);
+        bool nudged = out->shutdowns != vt_shutdowns;
+        int32_t events = nudged ? -EINTR : vt_io_ready(out->fd, POLLOUT, out->deadline, VT_PARK_INTERRUPTIBLE);
+        if (socket)
+            out_unlink(out);
         if (events == -EPERM)
             return VT_RETRY;
-        if (events == -EINTR && !vt_io_interrupted())
+        if (events == -EINTR && !(nudged |= out->nudged) && !vt_io_interrupted(out->deadline == VT_NEVER))
             continue;
-        if (events < 0)
+        if (events < 0 && !nudged)
             return done ? done : events == -ETIMEDOUT ? -EAGAIN : events;
         /* The connection has broken: the next call is to find its error, as it would natively. */
-        if (done && (events & POLLHUP))
+        if (done && events > 0 && (events & POLLHUP))
             return done;
         /* The number stands for something else by now, which must not get these bytes. */
         if (vt_fd_generation(out->fd) != out->generation)
             return done ? done : -EBADF;
+        if (nudged) {
+            out->shutdowns = vt_shutdowns;
+            out->futile--;
+        }
         return 0;
     }
 }
@@ -190,12 +275,15 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
         ret = vt_out_wait(&out, done);
         if (ret == VT_RETRY) {
             struct iovec rest = {(char *)iov->iov_base + begun, iov->iov_len - begun};
-            ret = VT_HANDED("write", vt_sys3(SYS_write, fd, (long)rest.iov_base, (long)rest.iov_len));
+            ret = VT_HANDED("write", begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1)
+                                           : vt_sys3(SYS_writev, fd, (long)iov, count));
             if (ret < 0)
                 return done ? done : ret;
             done += ret;
+            bool cut = begun && (size_t)ret < rest.iov_len; /* a blocking call stops short for a good reason */
+            bool all = begun == 0;
             begun = advance(&iov, &count, begun, (size_t)ret);
-            if (count == 0 || (size_t)ret < rest.iov_len)
+            if (count == 0 || cut || all)
                 return done;
             out.futile = 0;
         } else if (ret != 0) {
@@ -299,7 +387,7 @@ long vt_call_read(int fd, void *buf, size_t n)
     }
 }
 
-long vt_call_write(int fd, const void *buf, size_t n)
+static long write_call(int fd, const void *buf, size_t n)
 {
     if (VT_AS_IS(fd))
         return vt_sys3(SYS_write, fd, (long)buf, (long)n);
@@ -308,7 +396,7 @@ long vt_call_write(int fd, const void *buf, size_t n)
         long ret = vt_call_sendto(fd, buf, n, 0, NULL, 0);
         if (ret == -ENOTSOCK) {
             vt_fd_learn(fd);
-            return vt_call_write(fd, buf, n);
+            return write_call(fd, buf, n);
         }
         return ret;
     }
@@ -322,6 +410,12 @@ long vt_call_write(int fd, const void *buf, size_t n)
         return stream_writev(fd, &iov, 1, 0);
     }
     }
+}
+
+long vt_call_write(int fd, const void *buf, size_t n)
+{
+    long ret = write_call(fd, buf, n);
+    return ret == -EPIPE ? vt_broken_pipe() : ret;
 }
 
 /* Whether the kernel is to judge the arguments: it would refuse them, or there is nothing to move. */
@@ -351,7 +445,7 @@ long vt_call_readv(int fd, const struct iovec *iov, int count)
     return vt_call_recvmsg(fd, &msg, 0);
 }
 
-long vt_call_writev(int fd, const struct iovec *iov, int count)
+static long writev_call(int fd, const struct iovec *iov, int count)
 {
     if (VT_AS_IS(fd))
         return vt_sys3(SYS_writev, fd, (long)iov, count);
@@ -362,6 +456,12 @@ long vt_call_writev(int fd, const struct iovec *iov, int count)
         return stream_writev(fd, iov, count, 0);
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
     return vt_call_sendmsg(fd, &msg, 0);
+}
+
+long vt_call_writev(int fd, const struct iovec *iov, int count)
+{
+    long ret = writev_call(fd, iov, count);
+    return ret == -EPIPE ? vt_broken_pipe() : ret;
 }
 
 long vt_call_pread(int fd, void *buf, size_t n, off_t offset)

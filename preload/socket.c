@@ -234,7 +234,7 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
     }
 }
 
-long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
+static long sendto_call(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
 {
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length);
@@ -243,6 +243,12 @@ long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct s
     struct vt_out out;
     vt_out_start(&out, fd, vt_fd_generation(fd));
     return send_piece(&out, buf, n, flags, addr, length, 0);
+}
+
+long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
+{
+    long ret = sendto_call(fd, buf, n, flags, addr, length);
+    return ret == -EPIPE ? vt_broken_pipe() : ret;
 }
 
 /* Sends what is left of msg, of which done bytes (more than 0) are out: its control data with them. */
@@ -289,7 +295,7 @@ static bool complete(const struct msghdr *msg, long done)
     return (size_t)done >= total || (size_t)done >= VT_RW_MAX;
 }
 
-long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags)
+static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
 {
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys3(SYS_sendmsg, fd, (long)msg, flags);
@@ -313,6 +319,12 @@ long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags)
             note_sent(msg);
         return ret;
     }
+}
+
+long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    long ret = sendmsg_call(fd, msg, flags);
+    return ret == -EPIPE ? vt_broken_pipe() : ret;
 }
 
 long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
@@ -380,10 +392,11 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     if (!vt_io_has_ring())
         return VT_HANDED("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
     uint64_t deadline = vt_fd_deadline(fd, SO_SNDTIMEO);
+    vt_wait_begin();
     for (;;) {
         struct vt_io_req req = {.opcode = IORING_OP_CONNECT, .fd = fd, .addr = addr, .off = length};
-        long ret = vt_io_do(&req, deadline, VT_PARK_RESTARTABLE);
-        if (ret == -EINTR && !vt_io_interrupted())
+        long ret = vt_io_do(&req, deadline, VT_PARK_INTERRUPTIBLE);
+        if (ret == -EINTR && !vt_io_interrupted(deadline == VT_NEVER))
             continue; /* the connection is being made meanwhile: EALREADY comes next */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
             return -EINPROGRESS;
@@ -515,6 +528,14 @@ VT_EXPORT int socketpair(int domain, int type, int protocol, int fds[2])
         vt_fd_born(fds[0], VT_FD_SOCKET, type & SOCK_NONBLOCK, VT_FD_NO_TIMEO);
         vt_fd_born(fds[1], VT_FD_SOCKET, type & SOCK_NONBLOCK, VT_FD_NO_TIMEO);
     }
+    return ret;
+}
+
+VT_EXPORT int shutdown(int fd, int how)
+{
+    int ret = vt_real(shutdown)(fd, how);
+    if (ret == 0 && how != SHUT_RD && vt_on())
+        vt_out_nudge(fd);
     return ret;
 }
 

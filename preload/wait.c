@@ -1,10 +1,13 @@
 /* Waiting for child processes and for signals. */
 #include "call.h"
+#include "clock.h"
+#include "putoff.h"
 #include "sys.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,11 +72,95 @@ VT_HANDED_FUNCTION(int, pclose, (FILE * stream), (stream))
 
 /* --- signals ------------------------------------------------------------------------------------------------------ */
 
-VT_HANDED_FUNCTION(int, sigwait, (const sigset_t *restrict set, int *restrict sig), (set, sig))
-VT_HANDED_FUNCTION(int, sigwaitinfo, (const sigset_t *restrict set, siginfo_t *restrict info), (set, info))
-VT_HANDED_FUNCTION(int, sigtimedwait,
-                   (const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict timeout),
-                   (set, info, timeout))
+/* A signal that was sent to the calling virtual thread alone, which is one of set: its number, or 0. */
+static int take_pending(uint64_t set, siginfo_t *info)
+{
+    struct vt_thread *t = vt_self;
+    uint64_t there;
+    while ((there = atomic_load_explicit(&t->pending, memory_order_seq_cst) & set) != 0) {
+        int sig = __builtin_ctzl(there) + 1;
+        uint64_t bit = UINT64_C(1) << (sig - 1);
+        if (!(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
+            continue;
+        memset(info, 0, sizeof *info);
+        info->si_signo = sig;
+        info->si_code = SI_TKILL;
+        info->si_pid = (pid_t)vt_sys0(SYS_getpid);
+        info->si_uid = (uid_t)vt_sys0(SYS_getuid);
+        return sig;
+    }
+    return 0;
+}
+
+static long wait_signal(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
+{
+    struct vt_thread *t = vt_self;
+    const struct timespec none = {0, 0};
+    uint64_t bits;
+    if (timeout && (timeout->tv_sec < 0 || !vt_nsec_valid(timeout)))
+        return -EINVAL;
+    memcpy(&bits, set, sizeof bits);
+    uint64_t deadline = timeout ? vt_deadline_in(vt_timespec_ns(timeout)) : VT_NEVER;
+    for (;;) {
+        long ret = take_pending(bits, info);
+        if (ret == 0) /* what has been sent to the process */
+            ret = vt_sys4(SYS_rt_sigtimedwait, (long)&bits, (long)info, (long)&none, sizeof bits);
+        if (ret == -EAGAIN) {
+            uint64_t now = vt_now();
+            if (now >= deadline)
+                return -EAGAIN;
+            struct timespec left = {(time_t)((deadline - now) / 1000000000), (long)((deadline - now) % 1000000000)};
+            vt_handoff_begin("sigwait");
+            /* On this kernel thread until we know. Said before pending is looked at, see vt_signal_send. */
+            atomic_store_explicit(&t->awaited, bits, memory_order_seq_cst);
+            if ((atomic_load_explicit(&t->pending, memory_order_seq_cst) & bits) == 0)
+                ret = vt_sys4(SYS_rt_sigtimedwait, (long)&bits, (long)info, deadline == VT_NEVER ? 0 : (long)&left,
+                              sizeof bits);
+            atomic_store_explicit(&t->awaited, 0, memory_order_seq_cst);
+            vt_handoff_end();
+            if (ret == -EAGAIN)
+                continue;
+        }
+        /* Of a kick the thread's own word knows. */
+        if (ret < 0 || vt_signal_mine((int)ret, info))
+            return ret;
+    }
+}
+
+VT_EXPORT int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info,
+                           const struct timespec *restrict timeout)
+{
+    siginfo_t got;
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(sigtimedwait)(set, info, timeout);
+    vt_cancel_point();
+    long ret = wait_signal(set, &got, timeout);
+    if (ret > 0 && info)
+        *info = got;
+    return (int)vt_result(ret);
+}
+
+VT_EXPORT int sigwaitinfo(const sigset_t *restrict set, siginfo_t *restrict info)
+{
+    return sigtimedwait(set, info, NULL);
+}
+
+VT_EXPORT int sigwait(const sigset_t *restrict set, int *restrict sig)
+{
+    siginfo_t got;
+    long ret;
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(sigwait)(set, sig);
+    vt_cancel_point();
+    while ((ret = wait_signal(set, &got, NULL)) == -EINTR)
+        ; /* which sigwait does not give (POSIX) */
+    if (ret < 0)
+        return (int)-ret;
+    *sig = (int)ret;
+    return 0;
+}
+
+/* The kernel's mask follows the thread's, so that libc's calls see the right one. */
 VT_HANDED_FUNCTION(int, sigsuspend, (const sigset_t *set), (set))
 VT_ALIAS(sigsuspend, __sigsuspend);
 VT_HANDED_FUNCTION(int, pause, (void), ())

@@ -59,6 +59,11 @@ int vt_signal_send(struct vt_thread *t, int sig)
 {
     uint64_t bit = UINT64_C(1) << (sig - 1);
     atomic_fetch_or_explicit(&t->pending, bit, memory_order_seq_cst);
+    /* One that waits in sigwait has said so before it has looked at pending. */
+    if (atomic_load_explicit(&t->awaited, memory_order_seq_cst) & bit) {
+        queue_to(t->carrier->tid, sig, KICK);
+        return 0;
+    }
     if (t->sigmask & bit)
         return 0;
     atomic_store_explicit(&t->deferred, 1, memory_order_seq_cst);

@@ -150,6 +150,7 @@ int main(void)
     pthread_t threads[EACH * KINDS];
 
     begin(30);
+    start_control();
     make_all();
     for (int i = 0; i < EACH * KINDS; i++)
         threads[i] = start_number(block, i);

@@ -54,6 +54,7 @@ static int64_t measure(void)
 int main(int argc, char **argv)
 {
     begin(60);
+    start_control();
     duration = 1000 * argument(argc, argv, 1, 2000);
     expect_punctual("sleeper", measure);
     return finish();

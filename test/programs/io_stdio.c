@@ -104,6 +104,7 @@ int main(void)
     pthread_t readers[READERS];
 
     begin(30);
+    start_control();
     for (int i = 0; i < READERS; i++) {
         SYS(pipe(pipes[i]));
         readers[i] = start_number(read_lines, i);

@@ -13,6 +13,16 @@ static void *wait_go(void *arg)
     return arg;
 }
 
+/* Says that it has been let go: nobody can join it to know. */
+static struct gate detached_gone = GATE;
+
+static void *wait_go_detached(void *arg)
+{
+    wait_go(arg);
+    gate_add(&detached_gone, 1);
+    return arg;
+}
+
 static void *at_once(void *arg)
 {
     return arg;
@@ -77,11 +87,13 @@ static void *all(void *arg)
     /* Detached at its creation and still there. */
     ZERO(pthread_attr_init(&attr));
     ZERO(pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED));
-    ZERO(pthread_create(&t, &attr, wait_go, NULL));
+    ZERO(pthread_create(&t, &attr, wait_go_detached, NULL));
     EXPECT_ERROR(pthread_join(t, NULL), EINVAL);
     EXPECT_ERROR(pthread_tryjoin_np(t, NULL), EBUSY);
     EXPECT_ERROR(pthread_detach(t), EINVAL);
+    detached_gone.count = 0;
     ZERO(sem_post(&go));
+    gate_wait(&detached_gone, 1);
     ZERO(pthread_attr_destroy(&attr));
     puts("detached");
 

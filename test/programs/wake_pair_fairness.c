@@ -76,6 +76,7 @@ static int64_t measure(void)
 int main(int argc, char **argv)
 {
     begin(60);
+    start_control();
     duration = 1000 * argument(argc, argv, 1, 800);
     expect_punctual("semaphore", measure);
     with_cond = 1;
