@@ -61,7 +61,7 @@ int vt_signal_send(struct vt_thread *t, int sig)
     atomic_fetch_or_explicit(&t->pending, bit, memory_order_seq_cst);
     /* One that waits in sigwait has said so before it has looked at pending. */
     if (atomic_load_explicit(&t->awaited, memory_order_seq_cst) & bit) {
-        queue_to(t->carrier->tid, sig, KICK);
+        queue_to(t->carrier->tid, sig, SI_QUEUE, KICK);
         return 0;
     }
     if (t->sigmask & bit)
