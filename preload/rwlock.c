@@ -6,12 +6,16 @@
 
 VT_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t *l)
 {
-    return vt_on() ? vt_rwlock_rdlock(l, CLOCK_REALTIME, NULL) : vt_real(pthread_rwlock_rdlock)(l);
+    if (!vt_on())
+        return vt_real(pthread_rwlock_rdlock)(l);
+    return vt_likely(vt_rwlock_rdlock_fast(l)) ? 0 : vt_rwlock_rdlock(l, CLOCK_REALTIME, NULL);
 }
 
 VT_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *l)
 {
-    return vt_on() ? vt_rwlock_wrlock(l, CLOCK_REALTIME, NULL) : vt_real(pthread_rwlock_wrlock)(l);
+    if (!vt_on())
+        return vt_real(pthread_rwlock_wrlock)(l);
+    return vt_likely(vt_rwlock_wrlock_fast(l)) ? 0 : vt_rwlock_wrlock(l, CLOCK_REALTIME, NULL);
 }
 
 VT_EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *restrict l, const struct timespec *restrict until)
@@ -50,7 +54,9 @@ VT_EXPORT int pthread_rwlock_trywrlock(pthread_rwlock_t *l)
 
 VT_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
 {
-    return vt_on() ? vt_rwlock_unlock(l) : vt_real(pthread_rwlock_unlock)(l);
+    if (!vt_on())
+        return vt_real(pthread_rwlock_unlock)(l);
+    return vt_likely(vt_rwlock_unlock_fast(l)) ? 0 : vt_rwlock_unlock(l);
 }
 
 /* Names that programs built for glibc before 2.34 may import. */

@@ -22,7 +22,7 @@ VT_EXPORT int sem_wait(sem_t *sem)
     if (!vt_on())
         return vt_real(sem_wait)(sem);
     vt_real(pthread_testcancel)();
-    return as_result(vt_sem_wait(sem, CLOCK_REALTIME, NULL));
+    return vt_likely(vt_sem_take(sem, 0)) ? 0 : as_result(vt_sem_wait(sem, CLOCK_REALTIME, NULL));
 }
 
 VT_EXPORT int sem_timedwait(sem_t *restrict sem, const struct timespec *restrict until)
@@ -46,7 +46,9 @@ VT_EXPORT int sem_clockwait(sem_t *restrict sem, clockid_t clock, const struct t
 
 VT_EXPORT int sem_trywait(sem_t *sem)
 {
-    return vt_on() ? as_result(vt_sem_trywait(sem)) : vt_real(sem_trywait)(sem);
+    if (!vt_on())
+        return vt_real(sem_trywait)(sem);
+    return as_result(vt_sem_take(sem, 0) ? 0 : EAGAIN);
 }
 
 VT_EXPORT int sem_post(sem_t *sem)

@@ -48,6 +48,8 @@ static void become_spare(struct vt_carrier *c)
     vt_adopt_orphans();
     while (!atomic_load_explicit(&c->wake, memory_order_acquire))
         vt_sys_futex_wait(&c->wake, 0, NULL);
+    /* The place may have been idle, and the monitor asleep because all were. */
+    vt_monitor_wake();
     if (!__atomic_load_n(&vt_sched.spares, __ATOMIC_RELAXED))
         carrier_start();
 }

@@ -131,7 +131,7 @@ static void own(pthread_mutex_t *m, uint32_t kind, uint32_t me)
     vt_store(&m->__data.__owner, me);
 }
 
-static int lock(pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
+static __attribute__((noinline)) int lock(pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
 {
     uint32_t me = vt_tid();
     for (;;) {
@@ -155,6 +155,18 @@ static int lock(pthread_mutex_t *m, clockid_t clock, const struct timespec *unti
 
 int vt_mutex_lock(pthread_mutex_t *m)
 {
+    struct vt_thread *self = vt_self;
+    if (vt_likely(vt_mutex_kind(m) == PTHREAD_MUTEX_RECURSIVE && self)) {
+        if (vt_load(&m->__data.__owner) == self->tid && vt_likely(m->__data.__count + 1 != 0)) {
+            m->__data.__count++;
+            return 0;
+        }
+        if (vt_likely(vt_mutex_take(m))) {
+            own(m, PTHREAD_MUTEX_RECURSIVE, self->tid);
+            m->__data.__nusers++;
+            return 0;
+        }
+    }
     return lock(m, CLOCK_REALTIME, NULL);
 }
 

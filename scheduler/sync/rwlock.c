@@ -6,14 +6,6 @@
 
 #include <errno.h>
 
-enum {
-    VT_WRITER = 1u << 31,
-    VT_READERS_WAIT = 1u << 30,
-    VT_WRITERS_WAIT = 1u << 29,
-    VT_WAIT = VT_READERS_WAIT | VT_WRITERS_WAIT,
-    VT_COUNT = (1u << 28) - 1, /* glibc's largest number of readers, too; bit 28 takes no part */
-};
-
 static _Atomic uint32_t *state_of(pthread_rwlock_t *l)
 {
     return vt_word(&l->__data.__readers);
@@ -41,12 +33,12 @@ static bool shared(const pthread_rwlock_t *l)
 
 static bool reader_may(const pthread_rwlock_t *l, uint32_t s)
 {
-    return !(s & VT_WRITER) && !((s & VT_WRITERS_WAIT) && (s & VT_COUNT) && prefers_writers(l));
+    return !(s & VT_RW_WRITER) && !((s & VT_RW_WRITERS_WAIT) && (s & VT_RW_COUNT) && prefers_writers(l));
 }
 
 static bool writer_may(uint32_t s)
 {
-    return !(s & (VT_WRITER | VT_COUNT));
+    return !(s & (VT_RW_WRITER | VT_RW_COUNT));
 }
 
 /* 0, EBUSY (*s says why), EAGAIN. Acquire, for what the last writer wrote. */
@@ -54,13 +46,13 @@ static int take_read(pthread_rwlock_t *l, uint32_t *s)
 {
     *s = atomic_load_explicit(state_of(l), memory_order_relaxed);
     while (reader_may(l, *s)) {
-        if ((*s & VT_COUNT) == VT_COUNT)
+        if ((*s & VT_RW_COUNT) == VT_RW_COUNT)
             return EAGAIN;
         uint32_t taken = *s + 1;
         /* Parked readers may come in as well, unless a writer waits that they must not pass. */
-        bool wake = (*s & VT_READERS_WAIT) && reader_may(l, taken);
+        bool wake = (*s & VT_RW_READERS_WAIT) && reader_may(l, taken);
         if (wake)
-            taken &= ~VT_READERS_WAIT;
+            taken &= ~VT_RW_READERS_WAIT;
         if (atomic_compare_exchange_weak_explicit(state_of(l), s, taken, memory_order_acquire,
                                                   memory_order_relaxed)) {
             if (vt_unlikely(wake))
@@ -76,7 +68,7 @@ static int take_write(pthread_rwlock_t *l, uint32_t *s)
 {
     *s = atomic_load_explicit(state_of(l), memory_order_relaxed);
     while (writer_may(*s)) {
-        if (atomic_compare_exchange_weak_explicit(state_of(l), s, *s | VT_WRITER, memory_order_acquire,
+        if (atomic_compare_exchange_weak_explicit(state_of(l), s, *s | VT_RW_WRITER, memory_order_acquire,
                                                   memory_order_relaxed)) {
             vt_store(&l->__data.__cur_writer, vt_tid());
             return 0;
@@ -89,13 +81,13 @@ static int take_write(pthread_rwlock_t *l, uint32_t *s)
 static bool reader_must_wait(void *arg)
 {
     uint32_t s = atomic_load_explicit(state_of(arg), memory_order_seq_cst);
-    return (s & VT_READERS_WAIT) && !reader_may(arg, s);
+    return (s & VT_RW_READERS_WAIT) && !reader_may(arg, s);
 }
 
 static bool writer_must_wait(void *arg)
 {
     uint32_t s = atomic_load_explicit(state_of(arg), memory_order_seq_cst);
-    return (s & VT_WRITERS_WAIT) && !writer_may(s);
+    return (s & VT_RW_WRITERS_WAIT) && !writer_may(s);
 }
 
 /* --- leaving ------------------------------------------------------------------------------------------- */
@@ -103,7 +95,7 @@ static bool writer_must_wait(void *arg)
 /* One holder less. Called as the last access to the lock, unless it only concerns a bit. */
 static uint32_t without_holder(uint32_t s)
 {
-    return s & VT_WRITER ? s & ~VT_WRITER : s - 1;
+    return s & VT_RW_WRITER ? s & ~VT_RW_WRITER : s - 1;
 }
 
 struct leaving {
@@ -123,11 +115,11 @@ static void leave(void *arg, bool woken, bool more)
     do {
         left = v->holder ? without_holder(s) : s;
         if (!more)
-            left &= ~VT_WRITERS_WAIT;
+            left &= ~VT_RW_WRITERS_WAIT;
         /* The woken writer will see to the readers if they cannot come in before it. */
-        v->readers = !woken && (left & VT_READERS_WAIT) && reader_may(v->lock, left);
+        v->readers = !woken && (left & VT_RW_READERS_WAIT) && reader_may(v->lock, left);
         if (v->readers)
-            left &= ~VT_READERS_WAIT;
+            left &= ~VT_RW_READERS_WAIT;
         /* Release, for who takes the lock next. */
     } while (!atomic_compare_exchange_weak_explicit(state_of(v->lock), &s, left, memory_order_release,
                                                     memory_order_relaxed));
@@ -148,7 +140,7 @@ static void leave_to_writer(pthread_rwlock_t *l, bool holder)
 static void writer_instead(void *arg, bool woken, bool more)
 {
     if (woken && !more)
-        atomic_fetch_and_explicit(state_of(arg), ~(uint32_t)VT_WRITERS_WAIT, memory_order_relaxed);
+        atomic_fetch_and_explicit(state_of(arg), ~(uint32_t)VT_RW_WRITERS_WAIT, memory_order_relaxed);
 }
 
 static void unlock_write(pthread_rwlock_t *l)
@@ -157,16 +149,16 @@ static void unlock_write(pthread_rwlock_t *l)
     bool prefer = prefers_writers(l);
     uint32_t s = atomic_load_explicit(state_of(l), memory_order_relaxed), left;
     do {
-        if ((s & VT_WRITERS_WAIT) && (prefer || !(s & VT_READERS_WAIT))) {
+        if ((s & VT_RW_WRITERS_WAIT) && (prefer || !(s & VT_RW_READERS_WAIT))) {
             leave_to_writer(l, true);
             return;
         }
-        left = s & ~(VT_WRITER | VT_READERS_WAIT);
+        left = s & ~(VT_RW_WRITER | VT_RW_READERS_WAIT);
         /* Release, for who takes the lock next. */
     } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, left, memory_order_release,
                                                     memory_order_relaxed));
-    if (vt_unlikely(s & VT_READERS_WAIT) && vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL) == 0 &&
-        (left & VT_WRITERS_WAIT))
+    if (vt_unlikely(s & VT_RW_READERS_WAIT) && vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL) == 0 &&
+        (left & VT_RW_WRITERS_WAIT))
         vt_unpark_one(writers_of(l), writer_instead, l);
 }
 
@@ -175,17 +167,17 @@ static void unlock_read(pthread_rwlock_t *l)
     uint32_t s = atomic_load_explicit(state_of(l), memory_order_relaxed), left;
     do {
         left = s - 1;
-        if (vt_unlikely((left & VT_WAIT) && (left & VT_COUNT) == 0)) {
-            if (left & VT_WRITERS_WAIT) {
+        if (vt_unlikely((left & VT_RW_WAIT) && (left & VT_RW_COUNT) == 0)) {
+            if (left & VT_RW_WRITERS_WAIT) {
                 leave_to_writer(l, true);
                 return;
             }
-            left &= ~VT_READERS_WAIT;
+            left &= ~VT_RW_READERS_WAIT;
         }
         /* Release: what was read must have been read before a writer takes the lock. */
     } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, left, memory_order_release,
                                                     memory_order_relaxed));
-    if (vt_unlikely((s ^ left) & VT_READERS_WAIT))
+    if (vt_unlikely((s ^ left) & VT_RW_READERS_WAIT))
         vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL);
 }
 
@@ -203,10 +195,10 @@ static int check(const pthread_rwlock_t *l, clockid_t clock, const struct timesp
 static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct timespec *until)
 {
     int (*take)(pthread_rwlock_t *, uint32_t *) = write ? take_write : take_read;
-    uint32_t s, bit = write ? VT_WRITERS_WAIT : VT_READERS_WAIT;
+    uint32_t s, bit = write ? VT_RW_WRITERS_WAIT : VT_RW_READERS_WAIT;
     int err = take(l, &s);
-    for (unsigned n = err != EBUSY || (s & VT_WAIT) ? 0 : vt_spin_limit(vt_load(&l->__data.__cur_writer));
-         n && err == EBUSY && !(s & VT_WAIT); n--) {
+    for (unsigned n = err != EBUSY || (s & VT_RW_WAIT) ? 0 : vt_spin_limit(vt_load(&l->__data.__cur_writer));
+         n && err == EBUSY && !(s & VT_RW_WAIT); n--) {
         vt_cpu_relax();
         err = take(l, &s);
     }
@@ -214,7 +206,7 @@ static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct t
     while (err == EBUSY) {
         if (late && vt_clock_reached(clock, until)) {
             /* Readers that were kept back by this writer's waiting are not to wait for it any longer. */
-            if (write && (s & VT_WRITERS_WAIT))
+            if (write && (s & VT_RW_WRITERS_WAIT))
                 leave_to_writer(l, false);
             return ETIMEDOUT;
         }
@@ -287,9 +279,9 @@ int vt_rwlock_unlock(pthread_rwlock_t *l)
     uint32_t s = vt_load(&l->__data.__readers);
     /* If we are a holder, this part of the state cannot change under us. Unlocking what is not locked is
      * undefined; it had better do nothing. */
-    if (s & VT_WRITER)
+    if (s & VT_RW_WRITER)
         unlock_write(l);
-    else if (s & VT_COUNT)
+    else if (s & VT_RW_COUNT)
         unlock_read(l);
     return 0;
 }

@@ -23,10 +23,56 @@
 
 #include <pthread.h>
 
+enum {
+    VT_RW_WRITER = 1u << 31,
+    VT_RW_READERS_WAIT = 1u << 30,
+    VT_RW_WRITERS_WAIT = 1u << 29,
+    VT_RW_WAIT = VT_RW_READERS_WAIT | VT_RW_WRITERS_WAIT,
+    VT_RW_COUNT = (1u << 28) - 1, /* glibc's largest number of readers, too; bit 28 takes no part */
+};
+
 int vt_rwlock_rdlock(pthread_rwlock_t *l, clockid_t clock, const struct timespec *until);
 int vt_rwlock_wrlock(pthread_rwlock_t *l, clockid_t clock, const struct timespec *until);
 int vt_rwlock_tryrdlock(pthread_rwlock_t *l);
 int vt_rwlock_trywrlock(pthread_rwlock_t *l);
 int vt_rwlock_unlock(pthread_rwlock_t *l);
+
+/* The uncontended cases, for inlining into the interposed functions. False: nothing has been done. Orders as
+ * in rwlock.c. */
+static inline bool vt_rwlock_rdlock_fast(pthread_rwlock_t *l)
+{
+    uint32_t s = vt_load(&l->__data.__readers);
+    /* Below VT_RW_COUNT there are no bits set. */
+    return vt_likely(s < VT_RW_COUNT && !vt_load(&l->__data.__shared)) &&
+           vt_likely(atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, s + 1,
+                                                             memory_order_acquire, memory_order_relaxed));
+}
+
+static inline bool vt_rwlock_wrlock_fast(pthread_rwlock_t *l)
+{
+    struct vt_thread *self = vt_self;
+    uint32_t s = 0;
+    if (vt_unlikely(vt_load(&l->__data.__shared) || !self) ||
+        vt_unlikely(!atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, VT_RW_WRITER,
+                                                             memory_order_acquire, memory_order_relaxed)))
+        return false;
+    vt_store(&l->__data.__cur_writer, self->tid);
+    return true;
+}
+
+static inline bool vt_rwlock_unlock_fast(pthread_rwlock_t *l)
+{
+    uint32_t s = vt_load(&l->__data.__readers), left = s - 1;
+    if (vt_unlikely(vt_load(&l->__data.__shared)))
+        return false;
+    if (s == VT_RW_WRITER) {
+        vt_store(&l->__data.__cur_writer, 0);
+        left = 0;
+    } else if (vt_unlikely(left >= VT_RW_COUNT)) {
+        return false;
+    }
+    return vt_likely(atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, left,
+                                                             memory_order_release, memory_order_relaxed));
+}
 
 #endif

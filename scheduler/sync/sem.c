@@ -7,34 +7,10 @@
 #include <errno.h>
 #include <limits.h>
 
-struct sem {
-    _Atomic uint64_t data;
-    uint32_t shared;
-};
-
-#define VT_SEM_WAITER (UINT64_C(1) << 32)
-
-static struct sem *sem_of(sem_t *sem)
-{
-    return (struct sem *)sem;
-}
-
-/* Takes one, and gives up being so many waiters with it. Acquire, for what was written before the post. */
-static bool take(struct sem *s, uint64_t waiters)
-{
-    uint64_t d = atomic_load_explicit(&s->data, memory_order_relaxed);
-    while ((uint32_t)d != 0) {
-        if (atomic_compare_exchange_weak_explicit(&s->data, &d, d - 1 - waiters, memory_order_acquire,
-                                                  memory_order_relaxed))
-            return true;
-    }
-    return false;
-}
-
 static int wait_shared(sem_t *sem, clockid_t clock, const struct timespec *until)
 {
     int saved = errno, err = 0, ret;
-    if (take(sem_of(sem), 0))
+    if (vt_sem_take(sem, 0))
         return 0;
     vt_handoff_begin("sem_wait");
     if (!until)
@@ -53,17 +29,17 @@ static int wait_shared(sem_t *sem, clockid_t clock, const struct timespec *until
 
 int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
 {
-    struct sem *s = sem_of(sem);
+    struct vt_sem *s = (struct vt_sem *)sem;
     if (vt_unlikely(s->shared))
         return wait_shared(sem, clock, until);
-    if (take(s, 0))
+    if (vt_sem_take(sem, 0))
         return 0;
     /* Counted before the value is compared (in vt_park), so that a post sees us or we see it. */
     atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
     unsigned flags = VT_PARK_RESTARTABLE;
     for (;;) {
         int err = vt_park(vt_word(s), 0, vt_deadline(clock, until), VT_BITS_ALL, flags);
-        if (take(s, VT_SEM_WAITER))
+        if (vt_sem_take(sem, VT_SEM_WAITER))
             return 0;
         if (err == ETIMEDOUT ? vt_clock_reached(clock, until) : err == EINTR) {
             if (err == EINTR && !vt_signalled()) {
@@ -80,14 +56,9 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
     }
 }
 
-int vt_sem_trywait(sem_t *sem)
-{
-    return take(sem_of(sem), 0) ? 0 : EAGAIN;
-}
-
 int vt_sem_post(sem_t *sem)
 {
-    struct sem *s = sem_of(sem);
+    struct vt_sem *s = (struct vt_sem *)sem;
     if (vt_unlikely(s->shared)) {
         int saved = errno, err = 0;
         if (vt_real(sem_post)(sem)) {

@@ -10,11 +10,28 @@
 
 #include <semaphore.h>
 
+struct vt_sem {
+    _Atomic uint64_t data;
+    uint32_t shared;
+};
+
+#define VT_SEM_WAITER (UINT64_C(1) << 32)
+
+/* Takes one, and gives up being so many waiters with it. Acquire, for what was written before the post. */
+static inline bool vt_sem_take(sem_t *sem, uint64_t waiters)
+{
+    struct vt_sem *s = (struct vt_sem *)sem;
+    uint64_t d = atomic_load_explicit(&s->data, memory_order_relaxed);
+    while ((uint32_t)d != 0) {
+        if (vt_likely(atomic_compare_exchange_weak_explicit(&s->data, &d, d - 1 - waiters,
+                                                            memory_order_acquire, memory_order_relaxed)))
+            return true;
+    }
+    return false;
+}
+
 /* 0, ETIMEDOUT, EINTR. The time has been checked. Acts on a cancellation that interrupts it. */
 int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until);
-
-/* 0 or EAGAIN. */
-int vt_sem_trywait(sem_t *sem);
 
 /* 0 or EOVERFLOW. Also in a signal handler. */
 int vt_sem_post(sem_t *sem);
