@@ -162,6 +162,7 @@ void vt_spare_give(struct vt_carrier *c, struct vt_place *p)
     atomic_store_explicit(&c->place, p, memory_order_release);
     atomic_store_explicit(&c->wake, 1, memory_order_release);
     vt_sys_futex_wake(&c->wake, 1);
+    vt_monitor_wake(); /* the place has left the idle ones */
 }
 
 /* --- hand-off ------------------------------------------------------------------------------------------------------- */
