@@ -212,6 +212,16 @@ VT_EXPORT int pthread_kill(pthread_t thread, int sig)
     return vt_signal_send(t, sig);
 }
 
+VT_EXPORT int raise(int sig)
+{
+    if (!vt_is_virtual())
+        return vt_real(raise)(sig);
+    int err = pthread_kill(vt_self->handle, sig);
+    if (err)
+        errno = err;
+    return err ? -1 : 0;
+}
+
 VT_EXPORT int tgkill(pid_t group, pid_t tid, int sig)
 {
     struct vt_thread *t = vt_on() && group == (pid_t)vt_sys0(SYS_getpid) ? vt_by_tid((uint32_t)tid) : NULL;

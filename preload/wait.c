@@ -4,6 +4,7 @@
 #include "putoff.h"
 #include "sys.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,9 +114,15 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
             vt_handoff_begin("sigwait");
             /* On this kernel thread until we know. Said before pending is looked at, see vt_signal_send. */
             atomic_store_explicit(&t->awaited, bits, memory_order_seq_cst);
-            if ((atomic_load_explicit(&t->pending, memory_order_seq_cst) & bits) == 0)
-                ret = vt_sys4(SYS_rt_sigtimedwait, (long)&bits, (long)info, deadline == VT_NEVER ? 0 : (long)&left,
-                              sizeof bits);
+            if ((atomic_load_explicit(&t->pending, memory_order_seq_cst) & bits) == 0) {
+                /* libc's: a cancellation ends it, in whatever moment it comes. */
+                int saved = errno;
+                ret = vt_real(sigtimedwait)(set, info, deadline == VT_NEVER ? NULL : &left);
+                if (ret < 0) {
+                    ret = -errno;
+                    errno = saved;
+                }
+            }
             atomic_store_explicit(&t->awaited, 0, memory_order_seq_cst);
             vt_handoff_end();
             if (ret == -EAGAIN)
@@ -161,6 +168,41 @@ VT_EXPORT int sigwait(const sigset_t *restrict set, int *restrict sig)
 }
 
 /* The kernel's mask follows the thread's, so that libc's calls see the right one. */
-VT_HANDED_FUNCTION(int, sigsuspend, (const sigset_t *set), (set))
+VT_EXPORT int sigsuspend(const sigset_t *set)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(sigsuspend)(set);
+    struct vt_thread *t = vt_self;
+    uint64_t bits, old = t->sigmask;
+    memcpy(&bits, set, sizeof bits);
+    vt_handoff_begin("sigsuspend");
+    /* What comes from now on is sent to this kernel thread, which lets it in when it sleeps, not before. */
+    t->sigmask = bits;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&t->pending, memory_order_seq_cst) & ~bits) {
+        vt_sys_sigmask(bits);
+        vt_signal_mask_is(bits); /* what is pending already runs here */
+        vt_sys_sigmask(old);
+        errno = EINTR;
+    } else {
+        vt_real(sigsuspend)(set);
+    }
+    vt_signal_mask_is(old);
+    vt_handoff_end();
+    return -1;
+}
 VT_ALIAS(sigsuspend, __sigsuspend);
+
+VT_EXPORT int sigpending(sigset_t *set)
+{
+    int ret = vt_real(sigpending)(set);
+    if (ret == 0 && vt_is_virtual()) {
+        uint64_t bits;
+        memcpy(&bits, set, sizeof bits);
+        bits |= atomic_load_explicit(&vt_self->pending, memory_order_relaxed);
+        memcpy(set, &bits, sizeof bits);
+    }
+    return ret;
+}
+
 VT_HANDED_FUNCTION(int, pause, (void), ())

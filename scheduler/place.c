@@ -100,7 +100,13 @@ void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
         atomic_store_explicit(&c->mounted, NULL, memory_order_relaxed);
         vt_context_switch(&t->ctx, &c->ctx, c->tp);
     }
-    vt_run_after(t->carrier);
+    c = t->carrier;
+    vt_run_after(c);
+    /* A signal was put off in between, and is blocked in the kernel since. */
+    if (__builtin_expect(c->kernel_mask != t->sigmask, 0)) {
+        c->kernel_mask = t->sigmask;
+        vt_sys_sigmask(t->sigmask);
+    }
 }
 
 /* --- making runnable ---------------------------------------------------------------------------------------------- */
