@@ -27,8 +27,8 @@
 /* A stack whose page at this depth is in memory has been used deeply. */
 #define DEEP (28ul << 10)
 
-/* How many puts in a row are looked at after one that was deep; else one in so many of a slot's puts, and one
- * in so many slots that leave a cache. A look is a system call. */
+/* How many puts in a row are looked at after one that was deep, and of a new kind of stack; else one in so
+ * many of a slot's puts, and one in so many slots that leave a cache. A look is a system call. */
 #define DEEP_ALERT       64
 #define DEEP_SAMPLE_PUTS 32
 #define DEEP_SAMPLE_COLD 4
@@ -84,8 +84,7 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) & ~(to - 1);
 }
 
-/* --- the system's limits
- * --------------------------------------------------------------------------------------------- */
+/* --- the system's limits --- */
 
 static uint64_t read_number(const char *path, uint64_t fallback)
 {
@@ -119,9 +118,7 @@ static void init(void)
     tls_size = round_up(vt_tcb_size() + (COLOURS - 1) * LINE, PAGE);
 }
 
-/* --- classes
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- classes --- */
 
 /* Up to the next of four steps from a power of two to the next; small numbers exactly. */
 static size_t round_stack(size_t size)
@@ -167,6 +164,7 @@ static struct vt_slot_class *get_class(size_t stack, size_t guard)
         size_t pages = (guard + stack + (stack ? ROOM : 0) + tls_size) / PAGE;
         c->stride = (pages | 1) * PAGE;
         c->next_slots = SLAB_FIRST;
+        atomic_store_explicit(&c->alert, DEEP_ALERT, memory_order_relaxed);
         atomic_store_explicit(&n_classes, n + 1, memory_order_release);
     }
     /* All classes taken: the least that is large enough. */
@@ -181,9 +179,7 @@ static struct vt_slot_class *get_class(size_t stack, size_t guard)
     return c;
 }
 
-/* --- slabs
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- slabs --- */
 
 static bool failed(long ret)
 {
@@ -284,6 +280,7 @@ static void cut(struct vt_slot_class *c, struct slab *s, unsigned i)
     char *lo = s->lo + i * c->stride;
     slot->class_index = (uint16_t)(c - classes);
     slot->stack_size = c->stack;
+    slot->uses = (uint16_t)(1 + i % (DEEP_SAMPLE_PUTS - 1)); /* not all are looked at at once */
     slot->top = lo + c->stride - (i % COLOURS) * LINE;
     slot->stack_hi = align_down(slot->top - vt_tcb_size(), LINE);
     slot->guard = install_guard(lo, c->guard);
@@ -297,8 +294,7 @@ static void cut(struct vt_slot_class *c, struct slab *s, unsigned i)
     *(char *volatile *)&slot->stack_lo = lo + c->guard;
 }
 
-/* --- deep stacks
- * ----------------------------------------------------------------------------------------------------- */
+/* --- deep stacks --- */
 
 static void check_deep(struct vt_slot_class *c, struct vt_slot *slot)
 {
@@ -322,14 +318,13 @@ static void check_deep(struct vt_slot_class *c, struct vt_slot *slot)
 static void cool(struct vt_slot *slot)
 {
     if (slot->tcb_ready)
-        vt_tcb_free(slot->tp);
+        vt_tcb_drop(slot->tp);
     slot->tcb_ready = false;
     char *end = align_down(slot->top - 1, PAGE) + PAGE;
     vt_sys3(SYS_madvise, (long)slot->stack_lo, end - slot->stack_lo, MADV_DONTNEED);
 }
 
-/* --- get and put
- * ----------------------------------------------------------------------------------------------------- */
+/* --- get and put --- */
 
 static int get_shared(struct vt_slot_class *c, struct vt_slot **out)
 {

@@ -13,7 +13,13 @@
  * memory back first. Slabs are never unmapped. What is known of a slot lies apart from it, in memory that is
  * never freed and never becomes anything else.
  *
- * Nothing here calls malloc, but vt_slot_tcb, whose TCBs own a little of it.
+ * Nothing here calls malloc or free, but vt_slot_tcb, whose TCBs own a little of it. That one may therefore
+ * run the program's malloc, and wait for the loader's lock: not in a scheduler section. The others may; under
+ * a spin lock they make a few system calls when a slab is needed.
+ *
+ * Two things are not as with stacks of libc's: slabs are not locked in memory after mlockall(MCL_FUTURE), and
+ * a mlockall(MCL_CURRENT) that gets through to the kernel fills every slab, unused slots too; stacks become
+ * executable only if that was wanted when their slab was made (vt_tcb_exec_stack).
  */
 #ifndef VT_SLOT_H
 #define VT_SLOT_H

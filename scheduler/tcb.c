@@ -118,6 +118,7 @@ static struct {
 
     /* Offsets from the thread pointer, negative, of libc's TLS variables. */
     ptrdiff_t err, h_err, resp;
+    ptrdiff_t dl_result; /* or 0 if unknown */
     unsigned n_kept;
     ptrdiff_t
         kept[MAX_KEPT]; /* words in which libc keeps what it has allocated for a thread; see find_kept */
@@ -169,8 +170,7 @@ static struct key_data **specific(void *tp)
     return (struct key_data **)((char *)tp + libc.specific);
 }
 
-/* --- modules with static TLS
- * ---------------------------------------------------------------------------------------
+/* --- modules with static TLS ---
  *
  * A list of them with copies of their images, so that nothing of a module is read when a TCB is reset, which
  * may be after its dlclose. Readers that own their TCB take it as a sequence lock does: they do their work
@@ -497,8 +497,7 @@ again:;
     return generation;
 }
 
-/* --- libc's list of threads with caller's stacks
- * --------------------------------------------------------------------
+/* --- libc's list of threads with caller's stacks ---
  *
  * Guarded by _dl_stack_cache_lock, a low-level lock of libc: 0 free, 1 held, 2 held and awaited by futex. */
 
@@ -676,62 +675,80 @@ void vt_tcb_late_tls(void *tp)
     vt_unlock(&mods.lock);
 }
 
-/* --- what libc keeps for a thread ------------------------------------------------------------------------
+/* --- what libc keeps for a thread ---
  *
  * glibc has no way to give back a tcache, or the state of the vDSO's getrandom, but the end of a kernel
- * thread. So those of a TCB that goes wait here for the next one that is made. */
+ * thread. So those of a TCB that goes wait here for the next one that is made. So does the dtv where free
+ * must not be called. */
 
 struct stash {
+    union dtv *dtv; /* or NULL */
     void *word[MAX_KEPT];
 };
 
+struct stash_chunk {
+    struct stash_chunk *next;
+    size_t n;
+    struct stash item[];
+};
+
+#define STASH_CHUNK 16384ul
+#define STASH_ITEMS ((STASH_CHUNK - sizeof(struct stash_chunk)) / sizeof(struct stash))
+
 static struct {
     struct vt_lock lock;
-    struct stash *item;
-    size_t n, cap;
+    struct stash_chunk *top, *full; /* the one in use, or NULL; those that are full */
+    _Atomic size_t n;
 } stash;
 
-static void stash_put(const char *tp)
+static void stash_put(const char *tp, union dtv *dtv)
 {
-    if (!libc.n_kept)
+    if (!libc.n_kept && !dtv)
         return;
     vt_lock(&stash.lock);
-    if (stash.n == stash.cap) {
-        size_t cap = stash.cap ? stash.cap * 2 : 64;
-        struct stash *item = vt_sys_map(cap * sizeof(*item));
-        if (item && stash.n)
-            memcpy(item, stash.item, stash.n * sizeof(*item));
-        if (item && stash.cap)
-            vt_sys2(SYS_munmap, (long)stash.item, (long)(stash.cap * sizeof(*item)));
-        if (item) {
-            stash.item = item;
-            stash.cap = cap;
+    struct stash_chunk *c = stash.top;
+    if (!c || c->n == STASH_ITEMS) {
+        if (c) {
+            c->next = stash.full;
+            stash.full = c;
         }
+        /* Without memory for it, what the TCB had is lost. */
+        c = stash.top = vt_sys_map(STASH_CHUNK);
     }
-    if (stash.n < stash.cap) {
+    if (c) {
+        struct stash *item = &c->item[c->n++];
+        item->dtv = dtv;
         for (unsigned i = 0; i < libc.n_kept; i++)
-            stash.item[stash.n].word[i] = *(void *const *)(tp + libc.kept[i]);
-        stash.n++;
+            item->word[i] = *(void *const *)(tp + libc.kept[i]);
+        atomic_fetch_add_explicit(&stash.n, 1, memory_order_relaxed);
     }
     vt_unlock(&stash.lock);
 }
 
-static void stash_get(char *tp)
+static bool stash_get(struct stash *out)
 {
-    if (!libc.n_kept)
-        return;
+    if (atomic_load_explicit(&stash.n, memory_order_relaxed) == 0)
+        return false;
+    struct stash_chunk *empty = NULL;
+    bool got = false;
     vt_lock(&stash.lock);
-    if (stash.n) {
-        stash.n--;
-        for (unsigned i = 0; i < libc.n_kept; i++)
-            *(void **)(tp + libc.kept[i]) = stash.item[stash.n].word[i];
+    if ((!stash.top || stash.top->n == 0) && stash.full) {
+        empty = stash.top;
+        stash.top = stash.full;
+        stash.full = stash.full->next;
+    }
+    if (stash.top && stash.top->n) {
+        *out = stash.top->item[--stash.top->n];
+        atomic_fetch_sub_explicit(&stash.n, 1, memory_order_relaxed);
+        got = true;
     }
     vt_unlock(&stash.lock);
+    if (empty)
+        vt_sys2(SYS_munmap, (long)empty, (long)STASH_CHUNK);
+    return got;
 }
 
-/* --- TCBs
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- TCBs --- */
 
 size_t vt_tcb_size(void)
 {
@@ -780,6 +797,12 @@ static int make(void *top, unsigned tid, void **out, bool use_stash)
     node(tp)->next = node(tp)->prev = node(tp);
 
     int saved = errno;
+    struct stash old;
+    bool inherits = use_stash && stash_get(&old);
+    if (inherits && old.dtv) {
+        h->dtv = old.dtv;
+        libc.deallocate_tls(tp, false);
+    }
     sync_modules();
     uint64_t gen = atomic_load_explicit(&mods.generation, memory_order_acquire);
     void *got = libc.allocate_tls(tp);
@@ -792,8 +815,9 @@ static int make(void *top, unsigned tid, void **out, bool use_stash)
         gen = init_blocks(tp, gen, false);
     atomic_store_explicit(&extra(tp)->gen, gen, memory_order_relaxed);
 
-    if (use_stash)
-        stash_get(tp);
+    if (inherits)
+        for (unsigned i = 0; i < libc.n_kept; i++)
+            *(void **)(tp + libc.kept[i]) = old.word[i];
     if (libc.has_rseq) {
         /* struct rseq begins with cpu_id_start and cpu_id; -2 is RSEQ_CPU_ID_REGISTRATION_FAILED. 32 bytes is
          * the first version of the structure, of which there is never less (__rseq_offset(3), glibc manual).
@@ -844,8 +868,15 @@ int vt_tcb_renew(void *tp, unsigned tid)
 void vt_tcb_free(void *tp)
 {
     unlist(tp);
-    stash_put(tp);
+    stash_put(tp, NULL);
     libc.deallocate_tls(tp, false);
+    head(tp)->dtv = NULL;
+}
+
+void vt_tcb_drop(void *tp)
+{
+    unlist(tp);
+    stash_put(tp, head(tp)->dtv);
     head(tp)->dtv = NULL;
 }
 
@@ -937,9 +968,10 @@ void vt_tcb_leave(void)
         res_nclose(r);
         memset(r, 0, sizeof(*r));
     }
-    /* The first call hands an error out, if there is one; the next frees its text. */
-    if (dlerror())
-        dlerror();
+    /* A success frees the text of an earlier error and makes none. dlerror would: it may call malloc, and
+     * after its key destructor another allocator would make a cache for this thread once more. */
+    if (libc.dl_result == 0 || *(void **)(tp + libc.dl_result))
+        (void)dlsym(RTLD_DEFAULT, "malloc");
     uselocale(LC_GLOBAL_LOCALE);
 }
 
@@ -965,8 +997,7 @@ void vt_tcb_fork(int phase)
                               memory_order_relaxed);
 }
 
-/* --- finding out
- * ---------------------------------------------------------------------------------------------------- */
+/* --- finding out --- */
 
 static void *find(const char *name)
 {
@@ -1056,7 +1087,7 @@ static bool find_fields(void)
 
     /* The calling thread's own descriptor must look as we think. */
     char *tp = vt_arch_tp();
-    if (head(tp)->self != tp || (int)vt_tcb_tid(tp) != (int)vt_sys0(SYS_gettid) ||
+    if (head(tp)->self != tp || vt_tcb_tid(tp) == 0 || vt_tcb_tid(tp) >= VT_TCB_TID_MIN ||
         specific(tp)[0] != (struct key_data *)specific(tp) - KEYS_PER_BLOCK)
         return refuse(unknown);
     /* specific_used is the byte behind the array and in front of report_events. */
@@ -1246,8 +1277,10 @@ static void find_kept(void)
 {
     /* Of a thread that has called dlsym or the like; it says that there is no error, after vt_tcb_leave. */
     char *result = find("__libc_dlerror_result");
-    if (result)
-        libc.kept[libc.n_kept++] = result - (char *)vt_arch_tp();
+    if (result) {
+        libc.dl_result = result - (char *)vt_arch_tp();
+        libc.kept[libc.n_kept++] = libc.dl_result;
+    }
 
     void *(*libc_malloc)(size_t);
     void (*libc_free)(void *);

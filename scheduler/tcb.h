@@ -17,7 +17,12 @@
  *     new thread   vt_tcb_enter, the start routine, (cleanup handlers), vt_tcb_leave
  *     anybody      vt_tcb_free, if the memory goes
  *
- * After vt_tcb_leave the thread should not call malloc or anything that needs TLS destructors any more.
+ * After vt_tcb_leave the thread should not call malloc, or anything else that puts something into its TLS or
+ * under its keys: nobody would destroy it. free is harmless.
+ *
+ * vt_tcb_make, vt_tcb_reset, vt_tcb_renew and vt_tcb_free call malloc or free, the program's if it has its
+ * own, and vt_tcb_make and whatever finds that modules have changed take locks of the loader: not in a
+ * scheduler section.
  */
 #ifndef VT_TCB_H
 #define VT_TCB_H
@@ -80,6 +85,10 @@ int vt_tcb_renew(void *tp, unsigned tid);
  * passes to the next TCB that is made. Any thread but the one that runs on it.
  */
 void vt_tcb_free(void *tp);
+
+/* The same without a call of free: all that the TCB owns waits until the next one is made. Also in a
+ * scheduler section. */
+void vt_tcb_drop(void *tp);
 
 /*
  * What libc believes of the thread's stack. It matters to functions that choose between alloca and malloc by

@@ -27,8 +27,7 @@
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *);
 extern void *__dso_handle;
 
-/* --- threads of one kernel thread, or of several
- * ------------------------------------------------------------- */
+/* --- threads of one kernel thread, or of several --- */
 
 struct thread {
     struct vt_context ctx;
@@ -116,8 +115,7 @@ static void init(void)
     vt_arch_init();
 }
 
-/* --- what a thread sees
- * --------------------------------------------------------------------------------------- */
+/* --- what a thread sees --- */
 
 static __thread int word = 42;
 static __thread char text[16] = "initial";
@@ -244,8 +242,7 @@ START_TEST(reset_is_new)
 }
 END_TEST
 
-/* --- many, on several kernel threads
- * -------------------------------------------------------------------------- */
+/* --- many, on several kernel threads --- */
 
 #define MANY    2000
 #define ROUNDS  20
@@ -373,8 +370,7 @@ START_TEST(many_on_three)
 }
 END_TEST
 
-/* --- memory
- * ----------------------------------------------------------------------------------------------------- */
+/* --- memory --- */
 
 static size_t resident(void)
 {
@@ -440,7 +436,10 @@ START_TEST(free_keeps_memory)
     size_t rss = resident();
     for (int i = 0; i < 20000; i++) {
         run_once(&t, allocates, i % 2 ? &t : NULL);
-        vt_tcb_free(t.tp);
+        if (i % 4 < 2)
+            vt_tcb_free(t.tp);
+        else
+            vt_tcb_drop(t.tp);
         ck_assert_int_eq(vt_tcb_make(t.mem + t.mem_size, TID, &t.tp), 0);
     }
     ck_assert_uint_le(resident(), rss + (1 << 20));
@@ -448,8 +447,7 @@ START_TEST(free_keeps_memory)
 }
 END_TEST
 
-/* --- the end of a thread
- * ---------------------------------------------------------------------------------------- */
+/* --- the end of a thread --- */
 
 static char log_text[4096];
 
@@ -540,8 +538,7 @@ START_TEST(destructors_as_native)
 }
 END_TEST
 
-/* --- modules
- * ------------------------------------------------------------------------------------------------------ */
+/* --- modules --- */
 
 struct module {
     void *handle;
@@ -664,6 +661,43 @@ START_TEST(late_dynamic)
 }
 END_TEST
 
+static _Atomic bool stop;
+
+static void *resets(void *arg)
+{
+    unsigned index = (unsigned)(uintptr_t)arg;
+    struct thread t = {0};
+    struct runner r;
+    for (int i = 0; !atomic_load(&stop); i++) {
+        prepare(&t, index, looks_new, NULL);
+        run(&r, &t);
+        if (i % 16 == 0)
+            finish(&t);
+    }
+    return NULL;
+}
+
+START_TEST(modules_come_and_go)
+{
+    init();
+    pthread_t t[2];
+    for (uintptr_t i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&t[i], NULL, resets, (void *)i), 0);
+    for (int i = 0; i < 3000; i++) {
+        bool begun = i % 3 && vt_tcb_dl_begin();
+        void *a = dlopen(TCB_MOD_IE, RTLD_NOW), *b = dlopen(TCB_MOD_GD, RTLD_NOW);
+        vt_tcb_dl_end(begun);
+        begun = i % 2 && vt_tcb_dl_begin();
+        dlclose(a);
+        dlclose(b);
+        vt_tcb_dl_end(begun);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+}
+END_TEST
+
 static bool on_libc_list(void *tp)
 {
     struct list {
@@ -728,8 +762,7 @@ START_TEST(libc_initialises_listed)
 }
 END_TEST
 
-/* --- fork
- * ---------------------------------------------------------------------------------------------------------
+/* --- fork ---
  */
 
 static void forks(struct thread *t)
@@ -782,8 +815,7 @@ START_TEST(forks_and_goes_on)
 }
 END_TEST
 
-/* --- robust mutexes, guards
- * ------------------------------------------------------------------------------------------ */
+/* --- robust mutexes, guards --- */
 
 static void robust_errorcheck(struct thread *t)
 {
@@ -836,8 +868,7 @@ START_TEST(guards)
 }
 END_TEST
 
-/* --- cost
- * -------------------------------------------------------------------------------------------------------------
+/* --- cost ---
  */
 
 static double now(void)
@@ -902,6 +933,7 @@ int main(void)
     tcase_add_test(c, late_initial_exec);
     tcase_add_test(c, late_initial_exec_by_virtual);
     tcase_add_test(c, late_dynamic);
+    tcase_add_test(c, modules_come_and_go);
     tcase_add_test(c, listing);
     tcase_add_test(c, libc_initialises_listed);
     tcase_add_test(c, forks_and_goes_on);
