@@ -70,6 +70,7 @@ struct vt_carrier {
     struct vt_thread *_Atomic mounted;          /* the virtual thread that it runs, or NULL */
     bool searching;                             /* counted in vt_sched.searching */
     uint32_t random;                            /* whom to steal from */
+    uint32_t soon;                              /* how many times it spins before it sleeps */
     struct vt_place *lost;                      /* what it attended before its last hand-off */
     void (*after)(struct vt_carrier *, void *); /* what the context switched to does first */
     void *after_arg;
