@@ -110,19 +110,17 @@ static long wait(const struct call *c, uint32_t bits)
     uint64_t deadline = VT_NEVER;
     if (time)
         deadline = absolute ? vt_deadline(clock, time) : vt_deadline_in(vt_timespec_ns(time));
-    unsigned flags = VT_PARK_RESTARTABLE;
+    /* Not a cancellation point. The kernel restarts only waits without a time after a handler with
+     * SA_RESTART. */
+    unsigned flags = (time ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE) & ~VT_PARK_CANCELLABLE;
     err = vt_park(word, c->val, deadline, bits, flags);
-    for (;;) {
-        if (err == ETIMEDOUT && absolute && !vt_clock_reached(clock, time))
-            deadline = vt_deadline(clock, time); /* the clock has been set back */
-        else if (err == EINTR && !vt_signalled())
-            flags = 0; /* not a cancellation point */
-        else
-            return -err;
-        err = vt_park(word, c->val, deadline, bits, flags);
+    while (err == ETIMEDOUT && absolute && !vt_clock_reached(clock, time)) {
+        /* The clock has been set back. */
+        err = vt_park(word, c->val, vt_deadline(clock, time), bits, flags);
         if (err == EAGAIN)
-            return 0; /* woken or not: it did wait, and the word has changed */
+            err = 0; /* woken or not: it did wait, and the word has changed */
     }
+    return -err;
 }
 
 /* The kernel wakes at least one, whatever the number. */

@@ -36,18 +36,19 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
         return 0;
     /* Counted before the value is compared (in vt_park), so that a post sees us or we see it. */
     atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
-    unsigned flags = VT_PARK_RESTARTABLE;
+    /* As the kernel's futex: only a wait without a time is restarted after a handler with SA_RESTART. */
+    unsigned flags = until ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE;
     for (;;) {
         int err = vt_park(vt_word(s), 0, vt_deadline(clock, until), VT_BITS_ALL, flags);
         if (vt_sem_take(sem, VT_SEM_WAITER))
             return 0;
         if (err == ETIMEDOUT ? vt_clock_reached(clock, until) : err == EINTR) {
-            if (err == EINTR && !vt_signalled()) {
+            if (err == EINTR && (flags & VT_PARK_CANCELLABLE) && !vt_signalled()) {
                 /* If it does not end the thread, neither does it end the wait. */
                 atomic_fetch_sub_explicit(&s->data, VT_SEM_WAITER, memory_order_relaxed);
                 vt_act_on_cancel();
                 atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
-                flags = 0;
+                flags &= ~(unsigned)VT_PARK_CANCELLABLE;
                 continue;
             }
             atomic_fetch_sub_explicit(&s->data, VT_SEM_WAITER, memory_order_relaxed);
