@@ -283,7 +283,11 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
                                : vt_slot_get(NULL, spec->stack_size, spec->guard_size, &t->slot);
     if (err) {
         descriptor_put(t);
-        return spec->stack_addr ? err : EAGAIN;
+        /* As glibc: what cannot be added up is wrong, what cannot be had is missing. */
+        size_t sum;
+        if (!spec->stack_addr && !__builtin_add_overflow(spec->stack_size + 4096, spec->guard_size + 4096, &sum))
+            err = EAGAIN;
+        return err;
     }
     struct vt_slot *slot = t->slot;
     t->tid = tid_of(t);

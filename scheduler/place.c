@@ -408,7 +408,7 @@ static bool spin(struct vt_carrier *c, struct vt_place *p)
         c->searching = true;
     }
     for (int i = 0; i < VT_SPINS; i++) {
-        if (work_elsewhere(p) || vt_ring_stirs(p))
+        if (work_elsewhere(p) || vt_ring_ready(p))
             return true;
         for (int k = 0; k < 8; k++)
             vt_cpu_relax();

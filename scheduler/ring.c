@@ -324,6 +324,14 @@ bool vt_ring_stirs(const struct vt_place *p)
            (IO_URING_READ_ONCE(*r->uring.sq.kflags) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
 
+bool vt_ring_ready(const struct vt_place *p)
+{
+    const struct vt_ring *r = p->ring;
+    return atomic_load_explicit(&r->mail, memory_order_relaxed) ||
+           (backend == VT_IO_URING &&
+            (io_uring_cq_ready(&r->uring) || (IO_URING_READ_ONCE(*r->uring.sq.kflags) & IORING_SQ_TASKRUN)));
+}
+
 unsigned vt_ring_inflight(const struct vt_place *p)
 {
     return p->ring ? p->ring->inflight : 0;

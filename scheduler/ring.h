@@ -52,8 +52,11 @@ void vt_ring_cancel(struct vt_place *mine, struct vt_op *op);
 /* Hands over what is queued. */
 void vt_ring_submit(struct vt_place *p);
 
-/* Whether there is something to submit or to reap; a few loads. Any thread, then a hint. */
+/* Whether there may be something to submit or to reap; a few loads. Any thread, then a hint. */
 bool vt_ring_stirs(const struct vt_place *p);
+
+/* Whether something is known to be there to reap. With epoll only the kernel knows. */
+bool vt_ring_ready(const struct vt_place *p);
 
 /* How many requests have been queued and have not completed. */
 unsigned vt_ring_inflight(const struct vt_place *p);
