@@ -279,6 +279,17 @@ static long with_handoff(const char *what, long number, const long a[6])
     return ret;
 }
 
+/* Signals a virtual thread by its id. */
+static long signal_thread(uint32_t tid, int sig)
+{
+    struct vt_thread *t = vt_by_tid(tid);
+    if (sig < 0 || sig > 64)
+        return -EINVAL;
+    if (!t)
+        return -ESRCH;
+    return sig ? -vt_signal_send(t, sig) : 0;
+}
+
 /* What system calls by number do that are not simply the kernel's. The results are the kernel's: >= 0, or
  * -errno. */
 static long dispatch(long number, const long a[6])
@@ -296,9 +307,23 @@ static long dispatch(long number, const long a[6])
         return with_handoff("futex", number, a);
     case SYS_gettid:
         return vt_tid();
+    case SYS_set_tid_address:
+        /* Where the kernel clears a word at the end of the kernel thread: a carrier's is libc's. */
+        if (vt_is_virtual())
+            return vt_tid();
+        break;
+    case SYS_tkill:
+        if (vt_by_tid((uint32_t)a[0]))
+            return signal_thread((uint32_t)a[0], (int)a[1]);
+        break;
+    case SYS_tgkill:
+        if (a[0] == vt_sys0(SYS_getpid) && vt_by_tid((uint32_t)a[1]))
+            return signal_thread((uint32_t)a[1], (int)a[2]);
+        break;
     default:
-        return vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+        break;
     }
+    return vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 VT_EXPORT long syscall(long number, ...)

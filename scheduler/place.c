@@ -427,7 +427,7 @@ static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
         atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
     }
     atomic_thread_fence(memory_order_seq_cst);
-    if (!work_elsewhere(p) && !vt_ring_stirs(p)) { /* mail for the ring comes like threads do */
+    if (!work_elsewhere(p) && !vt_ring_ready(p)) { /* mail for the ring comes like threads do */
         uint64_t before = vt_now();
         p->stats.sleeps++;
         vt_ring_wait(p, atomic_load_explicit(&p->due, memory_order_relaxed));
