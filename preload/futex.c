@@ -9,7 +9,9 @@
  * both queues in any case. */
 #include "clock.h"
 #include "handoff.h"
+#include "life.h"
 #include "preload.h"
+#include "putoff.h"
 #include "sync/sync.h"
 #include "sys.h"
 

@@ -3,9 +3,11 @@
  */
 #include "config.h"
 #include "handoff.h"
+#include "life.h"
 #include "park.h"
 #include "place.h"
 #include "preload.h"
+#include "putoff.h"
 #include "real.h"
 #include "sys.h"
 #include "thread.h"
@@ -258,4 +260,18 @@ bool vt_parked_on(const void *addr)
 {
     (void)addr;
     return true;
+}
+
+/* There are no virtual threads here. */
+struct vt_thread *vt_by_tid(uint32_t tid)
+{
+    (void)tid;
+    return NULL;
+}
+
+int vt_signal_send(struct vt_thread *t, int sig)
+{
+    (void)t;
+    (void)sig;
+    return 0;
 }
