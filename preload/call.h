@@ -5,6 +5,7 @@
 #define VT_CALL_H
 
 #include "handoff.h"
+#include "park.h"
 #include "preload.h"
 #include "real.h"
 #include "thread.h"
@@ -61,22 +62,15 @@ static inline void vt_cancel_point(void)
         vt_cancel_now();
 }
 
-/* What handlers of the program have run on this thread since vt_wait_begin; set by who runs them (signal.c). */
-enum {
-    VT_HANDLED = 1,         /* any */
-    VT_HANDLED_ENDS = 2,    /* one without SA_RESTART */
-};
-extern __thread uint32_t vt_handled __attribute__((tls_model("initial-exec")));
-
-/* A call begins to wait: what was handled before does not end it. */
-static inline void vt_wait_begin(void)
+/* What ends the waits of calls that SA_RESTART applies to, unless they have a time limit (signal(7)). */
+static inline unsigned vt_restartable(uint64_t deadline)
 {
-    vt_handled = 0;
+    return deadline == VT_NEVER ? VT_PARK_RESTARTABLE : VT_PARK_INTERRUPTIBLE;
 }
 
-/* A wait has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on waiting. restarts: whether
- * it is one that SA_RESTART applies to (signal(7)). Does not return when it is a cancellation. */
-bool vt_io_interrupted(bool restarts);
+/* A wait with these flags has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on waiting, with
+ * the flags as they are then. Does not return when it is a cancellation that is acted upon. */
+bool vt_io_interrupted(unsigned *flags);
 
 /* Nothing to wait for any more: make the call again. Not the result of any call. */
 #define VT_RETRY INT64_MIN

@@ -57,12 +57,12 @@ static bool mask_differs(const sigset_t *mask, size_t size)
 static long poll_nothing(uint64_t deadline)
 {
     _Atomic uint32_t word = 0;
-    vt_wait_begin();
+    unsigned flags = VT_PARK_INTERRUPTIBLE;
     for (;;) {
-        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
+        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, flags);
         if (ret == ETIMEDOUT)
             return 0;
-        if (ret == EINTR && vt_io_interrupted(false))
+        if (ret == EINTR && vt_io_interrupted(&flags))
             return -EINTR;
     }
 }
@@ -70,16 +70,16 @@ static long poll_nothing(uint64_t deadline)
 /* The commonest case, without a second look when the event has come. */
 static long poll_one(struct pollfd *p, uint64_t deadline)
 {
+    unsigned flags = VT_PARK_INTERRUPTIBLE;
     if (vt_fd_try_first(p->fd, VT_FD_POLLS)) {
         long ret = vt_sys3(SYS_poll, (long)p, 1, 0);
         if (ret != 0)
             return ret;
         vt_fd_waited(p->fd, VT_FD_POLLS);
     }
-    vt_wait_begin();
     for (;;) {
-        int32_t events = vt_io_ready(p->fd, p->events, deadline, VT_PARK_INTERRUPTIBLE);
-        if (events == -EINTR && !vt_io_interrupted(false))
+        int32_t events = vt_io_ready(p->fd, p->events, deadline, flags);
+        if (events == -EINTR && !vt_io_interrupted(&flags))
             continue;
         if (events > 0) {
             p->revents = (short)(events & (p->events | POLLERR | POLLHUP | POLLNVAL));
@@ -98,14 +98,14 @@ static long poll_one(struct pollfd *p, uint64_t deadline)
 
 static long poll_wait(struct pollfd *fds, nfds_t n, uint64_t deadline)
 {
+    unsigned flags = VT_PARK_INTERRUPTIBLE;
     if (n == 0)
         return poll_nothing(deadline);
     if (n == 1 && fds->fd >= 0)
         return poll_one(fds, deadline);
-    vt_wait_begin();
     for (;;) {
-        int ret = vt_io_poll(fds, n, deadline, VT_PARK_INTERRUPTIBLE);
-        if (ret != -EINTR || vt_io_interrupted(false))
+        int ret = vt_io_poll(fds, n, deadline, flags);
+        if (ret != -EINTR || vt_io_interrupted(&flags))
             return ret;
     }
 }
@@ -344,8 +344,8 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
         int ms = t ? (int)((t->tv_sec > 2000000 ? 2000000 : t->tv_sec) * 1000 + (t->tv_nsec + 999999) / 1000000) : -1;
         return VT_HANDED("epoll_pwait", vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
     }
+    unsigned flags = VT_PARK_INTERRUPTIBLE;
     bool first = zero(timeout) || max <= 0 || vt_fd_try_first(fd, VT_FD_POLLS);
-    vt_wait_begin();
     for (;;) {
         if (first) {
             long ret = vt_sys4(SYS_epoll_wait, fd, (long)events, max, 0);
@@ -354,8 +354,8 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
             vt_fd_waited(fd, VT_FD_POLLS);
         }
         /* Whoever comes first takes the event; the others wait again. */
-        int32_t ret = vt_io_ready(fd, POLLIN, deadline, VT_PARK_INTERRUPTIBLE);
-        if (ret == -EINTR && vt_io_interrupted(false))
+        int32_t ret = vt_io_ready(fd, POLLIN, deadline, flags);
+        if (ret == -EINTR && vt_io_interrupted(&flags))
             return -EINTR;
         if (ret == -ETIMEDOUT || ret == -EBADF || ret == -EPERM)
             return vt_sys4(SYS_epoll_wait, fd, (long)events, max, 0);

@@ -21,38 +21,36 @@
 __attribute__((noinline)) void vt_cancel_now(void)
 {
     vt_real(pthread_testcancel)();
-    /* Still here: cancellation is disabled. Its enabling will look again. */
-    atomic_fetch_and_explicit(&vt_self->interrupt, ~(uint32_t)VT_CANCELLED, memory_order_relaxed);
 }
 
-__thread uint32_t vt_handled;
-
-__attribute__((noinline)) bool vt_io_interrupted(bool restarts)
+__attribute__((noinline)) bool vt_io_interrupted(unsigned *flags)
 {
-    if (atomic_load_explicit(&vt_self->interrupt, memory_order_acquire) & VT_CANCELLED)
-        vt_cancel_now();
-    /* A signal that came before the wait, or that nobody handles, is no reason to end it. */
-    return vt_handled & (restarts ? VT_HANDLED_ENDS : VT_HANDLED | VT_HANDLED_ENDS);
+    if (!(*flags & VT_PARK_CANCELLABLE) ||
+        !(atomic_load_explicit(&vt_self->interrupt, memory_order_acquire) & VT_CANCELLED))
+        return true; /* a handler */
+    vt_cancel_now();
+    *flags &= ~(unsigned)VT_PARK_CANCELLABLE; /* it is disabled */
+    return false;
 }
 
 long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline)
 {
     bool ring = req && vt_io_has_ring();
-    vt_wait_begin();
+    unsigned flags = vt_restartable(deadline);
     for (;;) {
         long ret;
         if (ring) {
-            ret = vt_io_do(req, deadline, VT_PARK_INTERRUPTIBLE);
+            ret = vt_io_do(req, deadline, flags);
             if (ret == -EAGAIN) { /* the kernel does not wait here */
                 ring = false;
                 continue;
             }
         } else {
-            ret = vt_io_ready(fd, events, deadline, VT_PARK_INTERRUPTIBLE);
+            ret = vt_io_ready(fd, events, deadline, flags);
             if (ret > 0 || ret == -EPERM)
                 return VT_RETRY;
         }
-        if (ret == -EINTR && !vt_io_interrupted(deadline == VT_NEVER)) /* with SO_RCVTIMEO never restarted */
+        if (ret == -EINTR && !vt_io_interrupted(&flags))
             continue;
         /* A connection's own ETIMEDOUT is not ours. */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
@@ -123,7 +121,7 @@ void vt_out_nudge(int fd)
             if (!all && out->fd != fd)
                 continue;
             out->nudged = true;
-            atomic_fetch_or_explicit(&out->thread->interrupt, VT_SIGNALLED, memory_order_release);
+            atomic_fetch_or_explicit(&out->thread->interrupt, VT_SIGNALLED | VT_NORESTART, memory_order_release);
             vt_unblock(out->thread);
         }
         vt_unlock(&out_lists[i].lock);
@@ -143,17 +141,17 @@ long vt_out_wait(struct vt_out *out, long done)
     if (++out->futile > ((vt_fd_bits(out->fd) & VT_FD_KIND) == VT_FD_SOCKET ? 4 : 64))
         return VT_RETRY;
     bool socket = (vt_fd_bits(out->fd) & VT_FD_KIND) == VT_FD_SOCKET;
-    vt_wait_begin();
+    unsigned flags = vt_restartable(out->deadline);
     for (;;) {
         if (socket)
             out_link(out);
         bool nudged = out->shutdowns != vt_shutdowns;
-        int32_t events = nudged ? -EINTR : vt_io_ready(out->fd, POLLOUT, out->deadline, VT_PARK_INTERRUPTIBLE);
+        int32_t events = nudged ? -EINTR : vt_io_ready(out->fd, POLLOUT, out->deadline, flags);
         if (socket)
             out_unlink(out);
         if (events == -EPERM)
             return VT_RETRY;
-        if (events == -EINTR && !(nudged |= out->nudged) && !vt_io_interrupted(out->deadline == VT_NEVER))
+        if (events == -EINTR && !(nudged |= out->nudged) && !vt_io_interrupted(&flags))
             continue;
         if (events < 0 && !nudged)
             return done ? done : events == -ETIMEDOUT ? -EAGAIN : events;

@@ -1,6 +1,5 @@
 /* Handlers and masks. The kernel calls our handler in place of the program's: it keeps the program's from running inside
  * the scheduler, and sees to it that a signal for a virtual thread runs on that thread. */
-#include "call.h"
 #include "life.h"
 #include "preload.h"
 #include "putoff.h"
@@ -53,7 +52,6 @@ static void trampoline(int sig, siginfo_t *info, void *context)
         atomic_fetch_or_explicit(&t->interrupt, flags & SA_RESTART ? VT_SIGNALLED : VT_SIGNALLED | VT_NORESTART,
                                  memory_order_relaxed);
     if (t && t->kind == VT_VIRTUAL) {
-        vt_handled |= flags & SA_RESTART ? VT_HANDLED : VT_HANDLED_ENDS;
         /* The kernel will set this mask on return; say so, but take nothing that is pending before it has. */
         t->sigmask = to_bits(&((ucontext_t *)context)->uc_sigmask);
         t->carrier->kernel_mask = t->sigmask;

@@ -17,12 +17,12 @@ static struct timespec to_timespec(uint64_t t)
 static long sleep_until(uint64_t deadline)
 {
     _Atomic uint32_t word = 0;
-    vt_wait_begin();
+    unsigned flags = VT_PARK_INTERRUPTIBLE;
     for (;;) {
-        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, VT_PARK_INTERRUPTIBLE);
+        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, flags);
         if (ret == ETIMEDOUT)
             return 0;
-        if (ret == EINTR && vt_io_interrupted(false))
+        if (ret == EINTR && vt_io_interrupted(&flags))
             return -EINTR;
     }
 }

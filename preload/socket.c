@@ -392,11 +392,11 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     if (!vt_io_has_ring())
         return VT_HANDED("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
     uint64_t deadline = vt_fd_deadline(fd, SO_SNDTIMEO);
-    vt_wait_begin();
+    unsigned flags = vt_restartable(deadline);
     for (;;) {
         struct vt_io_req req = {.opcode = IORING_OP_CONNECT, .fd = fd, .addr = addr, .off = length};
-        long ret = vt_io_do(&req, deadline, VT_PARK_INTERRUPTIBLE);
-        if (ret == -EINTR && !vt_io_interrupted(deadline == VT_NEVER))
+        long ret = vt_io_do(&req, deadline, flags);
+        if (ret == -EINTR && !vt_io_interrupted(&flags))
             continue; /* the connection is being made meanwhile: EALREADY comes next */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
             return -EINPROGRESS;
