@@ -210,6 +210,20 @@ VT_EXPORT int pthread_kill(pthread_t thread, int sig)
     return vt_signal_send(t, sig);
 }
 
+VT_EXPORT int pthread_sigqueue(pthread_t thread, int sig, const union sigval value)
+{
+    if (!vt_is_handle(thread))
+        return vt_real(pthread_sigqueue)(thread, sig, value);
+    struct vt_thread *t = vt_of_handle(thread);
+    if (!t)
+        return ESRCH;
+    if (sig < 0 || sig > 64 || sig == 32 || sig == 33)
+        return EINVAL;
+    if (sig == 0 || !atomic_load_explicit(&t->alive, memory_order_acquire))
+        return 0;
+    return vt_signal_queue(t, sig, (uint64_t)(uintptr_t)value.sival_ptr);
+}
+
 VT_EXPORT int raise(int sig)
 {
     if (!vt_is_virtual())

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <stdarg.h>
 #include <string.h>
+#include <threads.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -209,6 +210,49 @@ VT_EXPORT int pthread_cancel(pthread_t thread)
     vt_cancel(t);
     vt_release();
     return 0;
+}
+
+/* --- C11 threads --------------------------------------------------------------------------------------------------- */
+
+static int thrd_result(int err)
+{
+    return err == 0 ? thrd_success : err == ENOMEM || err == EAGAIN ? thrd_nomem : thrd_error;
+}
+
+VT_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *arg)
+{
+    if (!vt_on())
+        return vt_real(thrd_create)(thread, start, arg);
+    /* What start returns is in the same register, and thrd_join takes the lower half. */
+    return thrd_result(pthread_create(thread, NULL, (void *(*)(void *))(void *)start, arg));
+}
+
+VT_EXPORT int thrd_join(thrd_t thread, int *result)
+{
+    void *value = NULL;
+    if (!vt_on())
+        return vt_real(thrd_join)(thread, result);
+    int err = pthread_join(thread, &value);
+    if (err == 0 && result)
+        *result = (int)(intptr_t)value;
+    return thrd_result(err);
+}
+
+VT_EXPORT int thrd_detach(thrd_t thread)
+{
+    return vt_on() ? thrd_result(pthread_detach(thread)) : vt_real(thrd_detach)(thread);
+}
+
+VT_EXPORT thrd_t thrd_current(void)
+{
+    return pthread_self();
+}
+
+VT_EXPORT void thrd_exit(int result)
+{
+    if (!vt_on())
+        vt_real(thrd_exit)(result);
+    pthread_exit((void *)(intptr_t)result);
 }
 
 /* --- identity ------------------------------------------------------------------------------------------------------------ */

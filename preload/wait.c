@@ -83,11 +83,7 @@ static int take_pending(uint64_t set, siginfo_t *info)
         uint64_t bit = UINT64_C(1) << (sig - 1);
         if (!(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
             continue;
-        memset(info, 0, sizeof *info);
-        info->si_signo = sig;
-        info->si_code = SI_TKILL;
-        info->si_pid = (pid_t)vt_sys0(SYS_getpid);
-        info->si_uid = (uid_t)vt_sys0(SYS_getuid);
+        vt_signal_describe(t, sig, info);
         return sig;
     }
     return 0;

@@ -319,6 +319,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     atomic_store_explicit(&t->deferred, 0, memory_order_relaxed);
     atomic_store_explicit(&t->pending, 0, memory_order_relaxed);
     atomic_store_explicit(&t->awaited, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->valued, 0, memory_order_relaxed);
     t->alt_stack = NULL;
     atomic_store_explicit(&t->token, 0, memory_order_relaxed);
     atomic_store_explicit(&t->life, spec->detached ? VT_DETACHED : 0, memory_order_relaxed);

@@ -43,16 +43,35 @@ bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
     return true;
 }
 
-static void queue_to(long tid, int sig, int code, int mark)
+void vt_signal_describe(struct vt_thread *t, int sig, siginfo_t *info)
+{
+    uint64_t bit = UINT64_C(1) << (sig - 1);
+    memset(info, 0, sizeof *info);
+    info->si_signo = sig;
+    info->si_code = SI_TKILL;
+    info->si_pid = (pid_t)vt_sys0(SYS_getpid);
+    info->si_uid = (uid_t)vt_sys0(SYS_getuid);
+    if (atomic_fetch_and_explicit(&t->valued, ~bit, memory_order_acq_rel) & bit) {
+        info->si_code = SI_QUEUE;
+        info->si_value.sival_ptr = (void *)(uintptr_t)atomic_load_explicit(&t->value, memory_order_relaxed);
+    }
+}
+
+static void kick(struct vt_carrier *c, int sig)
 {
     siginfo_t info;
     memset(&info, 0, sizeof info);
     info.si_signo = sig;
-    info.si_code = code;
-    info.si_errno = mark;
-    info.si_pid = (pid_t)vt_sys0(SYS_getpid);
-    info.si_uid = (uid_t)vt_sys0(SYS_getuid);
-    vt_sys4(SYS_rt_tgsigqueueinfo, info.si_pid, tid, sig, (long)&info);
+    info.si_code = SI_QUEUE;
+    info.si_errno = KICK;
+    vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), c->tid, sig, (long)&info);
+}
+
+int vt_signal_queue(struct vt_thread *t, int sig, uint64_t value)
+{
+    atomic_store_explicit(&t->value, value, memory_order_relaxed);
+    atomic_fetch_or_explicit(&t->valued, UINT64_C(1) << (sig - 1), memory_order_release);
+    return vt_signal_send(t, sig);
 }
 
 int vt_signal_send(struct vt_thread *t, int sig)
@@ -61,7 +80,7 @@ int vt_signal_send(struct vt_thread *t, int sig)
     atomic_fetch_or_explicit(&t->pending, bit, memory_order_seq_cst);
     /* One that waits in sigwait has said so before it has looked at pending. */
     if (atomic_load_explicit(&t->awaited, memory_order_seq_cst) & bit) {
-        queue_to(t->carrier->tid, sig, SI_QUEUE, KICK);
+        kick(t->carrier, sig);
         return 0;
     }
     if (t->sigmask & bit)
@@ -77,7 +96,7 @@ int vt_signal_send(struct vt_thread *t, int sig)
      * and then takes the signal on leaving its next section. */
     struct vt_carrier *c = t->carrier;
     if (c && atomic_load_explicit(&c->mounted, memory_order_acquire) == t)
-        queue_to(c->tid, sig, SI_QUEUE, KICK);
+        kick(c, sig);
     return 0;
 }
 
@@ -87,9 +106,10 @@ bool vt_signal_mine(int sig, siginfo_t *info)
     uint64_t bit = UINT64_C(1) << (sig - 1);
     if (!is_kick(info))
         return true;
-    info->si_code = SI_TKILL;
-    info->si_errno = 0;
-    return t && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit) != 0;
+    if (!t || !(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
+        return false;
+    vt_signal_describe(t, sig, info);
+    return true;
 }
 
 void vt_signal_mask_is(uint64_t set)
@@ -103,6 +123,14 @@ void vt_signal_mask_is(uint64_t set)
     vt_leave(t);
 }
 
+/* To the calling kernel thread, which runs t and lets sig in: its handler runs before this returns. */
+static void deliver(struct vt_thread *t, int sig)
+{
+    siginfo_t info;
+    vt_signal_describe(t, sig, &info);
+    vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig, (long)&info);
+}
+
 void vt_put_off(struct vt_thread *t)
 {
     atomic_store_explicit(&t->deferred, 0, memory_order_seq_cst);
@@ -114,7 +142,7 @@ void vt_put_off(struct vt_thread *t)
     for (int sig = 1; take && sig <= 64; sig++) {
         uint64_t bit = UINT64_C(1) << (sig - 1);
         if ((take & bit) && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
-            queue_to(vt_sys0(SYS_gettid), sig, SI_TKILL, 0);
+            deliver(t, sig);
     }
 }
 

@@ -20,6 +20,12 @@ void vt_set_alt_stack(struct vt_carrier *c, struct vt_thread *t);
  * which it interrupts; not while t blocks the signal. 0 or an errno. Any thread; async-signal-safe. */
 int vt_signal_send(struct vt_thread *t, int sig);
 
+/* The same with a value, which the handler gets; of several sent before the first is taken the last one's counts. */
+int vt_signal_queue(struct vt_thread *t, int sig, uint64_t value);
+
+/* Makes *info say how the signal sig, which was pending for t and has been taken, was sent. */
+void vt_signal_describe(struct vt_thread *t, int sig, siginfo_t *info);
+
 /* To be asked by every handler next: false if the signal was meant for a thread that this kernel thread no longer runs. */
 bool vt_signal_mine(int sig, siginfo_t *info);
 

@@ -64,6 +64,8 @@ struct vt_thread {
     _Atomic uint64_t deferred;    /* there is something to do on leaving a section: signals put off, or pending */
     _Atomic uint64_t pending;     /* signals sent to this thread by pthread_kill and not taken; bit n-1 for n */
     _Atomic uint64_t awaited;     /* signals that it waits for in sigwait, on a carrier without a place */
+    _Atomic uint64_t valued;      /* of the pending ones, those that came with a value (pthread_sigqueue) */
+    _Atomic uint64_t value;       /* of the one that came last */
     void *alt_stack;              /* sigaltstack, NULL: none */
     size_t alt_size;
     const char *wait_what;        /* what it waits in, for dumps; static text */
