@@ -43,19 +43,26 @@ enum vt_io_backend vt_ring_backend(void)
 
 /* --- descriptors ------------------------------------------------------------------------------------------------------ */
 
-/* Moves fd to a high number, out of the way of what open() gives the program. */
-static int move_high(int fd)
+/* A duplicate of fd with a high number, out of the way of what open() gives the program; -1. */
+static int dup_high(int fd)
 {
     long limit[2] = {1024, 1024};
     vt_sys4(SYS_prlimit64, 0, 7 /* RLIMIT_NOFILE */, 0, (long)limit);
     for (long at = (limit[0] < 65536 ? limit[0] : 65536) - 64; at > 3 && at > limit[0] / 2; at /= 2) {
         long high = vt_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
-        if (high >= 0) {
-            vt_sys1(SYS_close, fd);
+        if (high >= 0)
             return (int)high;
-        }
     }
-    return fd;
+    return -1;
+}
+
+static int move_high(int fd)
+{
+    int high = dup_high(fd);
+    if (high < 0)
+        return fd;
+    vt_sys1(SYS_close, fd);
+    return high;
 }
 
 /* --- set-up ------------------------------------------------------------------------------------------------------------ */
@@ -153,6 +160,14 @@ static void complete(struct vt_ring *r, struct vt_op *op, int32_t res)
     vt_unblock(t);
 }
 
+static void unwatch(struct vt_ring *r, struct vt_op *op)
+{
+    struct epoll_event none = {0};
+    vt_sys4(SYS_epoll_ctl, r->epoll_fd, EPOLL_CTL_DEL, op->fd, (long)&none);
+    if (op->duplicate)
+        vt_sys1(SYS_close, op->fd);
+}
+
 static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec *timeout)
 {
     struct vt_ring *r = p->ring;
@@ -171,7 +186,7 @@ static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec
             continue;
         }
         struct vt_op *op = events[i].data.ptr;
-        vt_sys4(SYS_epoll_ctl, r->epoll_fd, EPOLL_CTL_DEL, op->fd, (long)&events[i]);
+        unwatch(r, op);
         complete(r, op, (int32_t)events[i].events);
     }
 }
@@ -246,6 +261,17 @@ int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events)
     }
     struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.ptr = op};
     long err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, fd, (long)&ev);
+    if (err == -EEXIST) {
+        /* The set knows a descriptor once, and another thread waits for it at this place: by another number. */
+        int high = dup_high(fd);
+        if (high >= 0) {
+            op->fd = high;
+            op->duplicate = true;
+            err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, high, (long)&ev);
+            if (err)
+                vt_sys1(SYS_close, high);
+        }
+    }
     if (err)
         return (int)-err;
     p->stats.requests++;
@@ -264,8 +290,7 @@ static void cancel_own(struct vt_place *p, struct vt_op *op)
         enter(p);
         return;
     }
-    struct epoll_event none = {0};
-    vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_DEL, op->fd, (long)&none);
+    unwatch(p->ring, op);
     complete(p->ring, op, -ECANCELED);
 }
 
