@@ -113,6 +113,9 @@ long vt_broken_pipe(void);
  * socket is of the local domain. Any thread. */
 void vt_out_nudge(int fd);
 
+/* Whether fd reports any of events, or an error, now. */
+bool vt_poll_now(int fd, short events);
+
 /* Whether the descriptor is non-blocking as far as known: then calls are made as they are. */
 #define VT_AS_IS(fd) (vt_fd_bits(fd) & VT_FD_NONBLOCK)
 

@@ -33,6 +33,12 @@ __attribute__((noinline)) bool vt_io_interrupted(unsigned *flags)
     return false;
 }
 
+bool vt_poll_now(int fd, short events)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    return vt_sys3(SYS_poll, (long)&p, 1, 0) != 0;
+}
+
 long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline)
 {
     bool ring = req && vt_io_has_ring();
@@ -169,12 +175,6 @@ long vt_out_wait(struct vt_out *out, long done)
     }
 }
 
-static bool poll_now(int fd, short events)
-{
-    struct pollfd p = {.fd = fd, .events = events};
-    return vt_sys3(SYS_poll, (long)&p, 1, 0) != 0;
-}
-
 /* --- without waiting ---------------------------------------------------------------------------------------------- */
 
 static long readv_now(int fd, const struct iovec *iov, int count, int flags)
@@ -186,7 +186,7 @@ static long readv_now(int fd, const struct iovec *iov, int count, int flags)
         vt_fd_set(fd, VT_FD_NO_NOWAIT_IN);
     }
     /* Another reader may come in between; then the monitor will see to it. */
-    return poll_now(fd, POLLIN) ? vt_sys3(SYS_readv, fd, (long)iov, count) : -EAGAIN;
+    return vt_poll_now(fd, POLLIN) ? vt_sys3(SYS_readv, fd, (long)iov, count) : -EAGAIN;
 }
 
 static long writev_now(int fd, const struct iovec *iov, int count, int flags)
@@ -197,7 +197,7 @@ static long writev_now(int fd, const struct iovec *iov, int count, int flags)
             return ret;
         vt_fd_set(fd, VT_FD_NO_NOWAIT_OUT);
     }
-    if (!poll_now(fd, POLLOUT))
+    if (!vt_poll_now(fd, POLLOUT))
         return -EAGAIN;
     /* A pipe that is ready takes PIPE_BUF bytes without blocking. */
     size_t n = iov->iov_len;

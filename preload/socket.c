@@ -377,8 +377,11 @@ long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags
     } else {
         struct vt_io_req req = {.opcode = IORING_OP_ACCEPT, .fd = fd, .addr = addr, .off = (uint64_t)(uintptr_t)length,
                                 .op_flags = (uint32_t)flags};
-        ret = vt_wait_for(fd, &req, POLLIN, vt_fd_deadline(fd, SO_RCVTIMEO));
-        /* Another thread or process may take the connection first: then this blocks, and the monitor sees to it. */
+        uint64_t deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
+        do
+            ret = vt_wait_for(fd, &req, POLLIN, deadline);
+        while (ret == VT_RETRY && !vt_poll_now(fd, POLLIN)); /* others were faster */
+        /* Should another take the connection in between, this blocks, and the monitor sees to it. */
         if (ret == VT_RETRY)
             ret = vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags);
     }

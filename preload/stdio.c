@@ -1,9 +1,10 @@
 /* stdio on what may block.
  *
  * libc reads and writes by itself, out of our sight, with the stream locked. So before a call that will have to, on a pipe,
- * a terminal or a socket, the virtual thread waits here until the descriptor is ready, without the lock; where one call
- * may read or write several times, the place is handed over during it as well. A call that the stream's buffer satisfies,
- * or on a file, goes straight through. The looks at the buffer take no lock: they only choose the way. */
+ * a terminal or a socket, the virtual thread waits here until the descriptor is ready, without the lock. A call that may
+ * have to read or write more than once can still block after that; where that has been seen to happen the place is handed
+ * over during the next ones. A call that the stream's buffer satisfies, or on a file, goes straight through. The looks at
+ * the buffer take no lock: they only choose the way. */
 #include "call.h"
 #include "fd.h"
 #include "park.h"
@@ -40,14 +41,26 @@ enum {
 
 enum way {
     DIRECT, /* call libc */
+    TIMED,  /* call it and see whether it blocks */
     HANDED, /* call it with the place handed over */
     FAILED, /* do not call it: errno and the error indicator are set */
 };
 
-static bool poll_now(int fd, short events)
+/* A call that blocks for longer is one for which a hand-off, some tens of microseconds, is worth its price. */
+#define LONG_NS UINT64_C(500000)
+
+/* A call that began at start is over. */
+static void took(const FILE *fp, uint64_t start)
 {
-    struct pollfd p = {.fd = fd, .events = events};
-    return vt_sys3(SYS_poll, (long)&p, 1, 0) != 0;
+    if (vt_now() - start > LONG_NS)
+        vt_fd_set(fp->_fileno, VT_FD_PIECEMEAL);
+    else
+        vt_fd_clear(fp->_fileno, VT_FD_PIECEMEAL);
+}
+
+static enum way handed_or_timed(const FILE *fp)
+{
+    return vt_fd_bits(fp->_fileno) & VT_FD_PIECEMEAL ? HANDED : TIMED;
 }
 
 /* Whether the stream is on a descriptor that a virtual thread may have to wait for. */
@@ -63,7 +76,7 @@ static bool slow(const FILE *fp)
 static __attribute__((noinline)) enum way wait_ready(FILE *fp, short events, enum way then)
 {
     int fd = fp->_fileno;
-    if (poll_now(fd, events))
+    if (vt_poll_now(fd, events))
         return then;
     if (vt_fd_nonblocking(fd))
         return DIRECT;
@@ -113,13 +126,13 @@ static __attribute__((noinline)) enum way before_input(FILE *fp, bool once)
     if (((flags & (LINE_BUF | UNBUFFERED)) || (vt_fd_bits(fp->_fileno) & VT_FD_KIND) == VT_FD_CHAR) &&
         (stdout->_flags & LINE_BUF) && stdout->_IO_write_ptr > stdout->_IO_write_base)
         fflush(stdout);
-    return wait_ready(fp, POLLIN, once ? DIRECT : HANDED);
+    return wait_ready(fp, POLLIN, once ? DIRECT : handed_or_timed(fp));
 }
 
 /* A wide stream's converted characters are not to be seen from here. */
 static enum way before_wide_input(FILE *fp)
 {
-    return slow(fp) ? HANDED : DIRECT;
+    return slow(fp) ? handed_or_timed(fp) : DIRECT;
 }
 
 /* The body of a function on a stream: the way is looked for unless quick holds. */
@@ -127,14 +140,15 @@ static enum way before_wide_input(FILE *fp)
     if (!vt_on() || !vt_is_virtual() || (quick))                                                                  \
         return vt_real(name) arguments;                                                                           \
     vt_cancel_point();                                                                                            \
-    switch (choose) {                                                                                             \
-    case HANDED:                                                                                                  \
-        return VT_HANDED(#name, vt_real(name) arguments);                                                         \
-    case FAILED:                                                                                                  \
+    enum way way_ = (choose);                                                                                     \
+    if (way_ == FAILED)                                                                                           \
         return failure;                                                                                           \
-    default:                                                                                                      \
+    if (way_ == DIRECT)                                                                                           \
         return vt_real(name) arguments;                                                                           \
-    }
+    uint64_t start_ = vt_now();                                                                                   \
+    __auto_type ret_ = way_ == TIMED ? vt_real(name) arguments : VT_HANDED(#name, vt_real(name) arguments);       \
+    took(fp, start_);                                                                                             \
+    return ret_;
 
 #define FUNCTION(type, name, parameters, arguments, fp, quick, choose, failure)                                   \
     type name parameters;                                                                                         \
@@ -225,14 +239,15 @@ VT_EXPORT int plain_vfscanf(FILE *restrict fp, const char *restrict format, va_l
     if (!vt_on() || !vt_is_virtual() || has_delimiter(fp, '\n'))
         return real(fp, format, list);
     vt_cancel_point();
-    switch (before_input(fp, false)) {
-    case HANDED:
-        return VT_HANDED("vfscanf", real(fp, format, list));
-    case FAILED:
+    enum way way = before_input(fp, false);
+    if (way == FAILED)
         return EOF;
-    default:
+    if (way == DIRECT)
         return real(fp, format, list);
-    }
+    uint64_t start = vt_now();
+    int ret = way == TIMED ? real(fp, format, list) : VT_HANDED("vfscanf", real(fp, format, list));
+    took(fp, start);
+    return ret;
 }
 
 VT_EXPORT int plain_vscanf(const char *restrict format, va_list list)
@@ -274,7 +289,7 @@ static __attribute__((noinline)) enum way before_output(FILE *fp, size_t n)
     if (!slow(fp))
         return DIRECT;
     /* What is ready takes PIPE_BUF bytes, about a buffer's worth, without blocking. */
-    return wait_ready(fp, POLLOUT, n > 4096 ? HANDED : DIRECT);
+    return wait_ready(fp, POLLOUT, n > 4096 ? handed_or_timed(fp) : DIRECT);
 }
 
 static enum way before_flush(FILE *fp)
@@ -340,7 +355,7 @@ VARIADIC(int, __printf_chk, (int flag, const char *restrict format, ...), format
 static bool slow_descriptor(int fd)
 {
     enum vt_fd_kind kind = vt_fd_kind(fd);
-    return kind != VT_FD_FILE && kind != VT_FD_UNKNOWN && !VT_AS_IS(fd) && !poll_now(fd, POLLOUT) &&
+    return kind != VT_FD_FILE && kind != VT_FD_UNKNOWN && !VT_AS_IS(fd) && !vt_poll_now(fd, POLLOUT) &&
            !vt_fd_nonblocking(fd);
 }
 
@@ -391,7 +406,7 @@ VT_EXPORT int fclose(FILE *fp)
     int fd = fp->_fileno;
     if (vt_is_virtual()) {
         vt_cancel_point();
-        if (fp->_IO_write_ptr > fp->_IO_write_base && slow(fp) && !poll_now(fd, POLLOUT) && !vt_fd_nonblocking(fd)) {
+        if (fp->_IO_write_ptr > fp->_IO_write_base && slow(fp) && !vt_poll_now(fd, POLLOUT) && !vt_fd_nonblocking(fd)) {
             vt_fd_forget(fd);
             return VT_HANDED("fclose", vt_real(fclose)(fp));
         }
