@@ -123,4 +123,11 @@ static inline void vt_fd_waited(int fd, enum vt_fd_use use)
         atomic_store_explicit(&vt_fds[fd].waits[use], 15, memory_order_relaxed);
 }
 
+/* A read that waited has filled its buffer: there is probably more, and the next one need not wait. */
+static inline void vt_fd_plenty(int fd)
+{
+    if ((unsigned)fd < VT_FD_MAX)
+        atomic_store_explicit(&vt_fds[fd].waits[VT_FD_READS], 0, memory_order_relaxed);
+}
+
 #endif

@@ -228,6 +228,8 @@ static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
             req.len = (uint32_t)(iov->iov_len < VT_RW_MAX ? iov->iov_len : VT_RW_MAX);
         }
         long ret = vt_wait_for(fd, &req, POLLIN, VT_NEVER);
+        if (count == 1 && ret == (long)req.len)
+            vt_fd_plenty(fd);
         if (ret != VT_RETRY)
             return ret;
         first = true;

@@ -71,6 +71,8 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
                                         .len = (uint32_t)(n - done), .op_flags = (uint32_t)once};
                 ret = vt_wait_for(fd, n ? &req : NULL, POLLIN, deadline);
             }
+            if (ret == (long)(n - done))
+                vt_fd_plenty(fd);
             if (ret == VT_RETRY) {
                 first = true;
                 continue;
