@@ -12,6 +12,7 @@
 #include "tcb.h"
 
 #include <errno.h>
+#include <execinfo.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -202,6 +203,13 @@ VT_EXPORT int pthread_cancel(pthread_t thread)
         return ESRCH;
     if (t == vt_self)
         return vt_real(pthread_cancel)((pthread_t)t->tp);
+    /* Loads libgcc, as libc's pthread_cancel would do, which must not happen while t is held. */
+    static _Atomic bool loaded;
+    if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
+        void *here[1];
+        backtrace(here, 1);
+        atomic_store_explicit(&loaded, true, memory_order_relaxed);
+    }
     if (!vt_hold(t))
         return 0; /* its outcome is decided */
     /* libc does its part: it marks the TCB, and makes ready for the unwinding. Its signal goes nowhere: no kernel thread has

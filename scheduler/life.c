@@ -206,11 +206,15 @@ static void reap(struct vt_carrier *c, void *arg)
     t->slot = NULL;
     t->tp = NULL;
     vt_count_thread(-1);
-    uint32_t old = atomic_fetch_or_explicit(&t->life, VT_ENDED, memory_order_acq_rel);
-    if (old & VT_DETACHED)
+    /* seq_cst: either we see the joiner, or it sees that we have ended. After this t may be gone, and joiner be anybody's. */
+    uint32_t old = atomic_fetch_or_explicit(&t->life, VT_ENDED, memory_order_seq_cst);
+    if (old & VT_DETACHED) {
         descriptor_put(t);
-    else if (old & VT_JOINING)
-        vt_unblock(t->joiner);
+    } else if (old & VT_JOINING) {
+        struct vt_thread *joiner = atomic_load_explicit(&t->joiner, memory_order_seq_cst);
+        if (joiner)
+            vt_unblock(joiner);
+    }
 }
 
 static void last_gone(void)
@@ -311,7 +315,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     memcpy(t->name, spec->name, sizeof t->name);
     t->wait_what = NULL;
     t->wait_on = NULL;
-    t->joiner = NULL;
+    atomic_store_explicit(&t->joiner, NULL, memory_order_relaxed);
     t->timer = (struct vt_timer){0};
     atomic_store_explicit(&t->timer_place, NULL, memory_order_relaxed);
     atomic_store_explicit(&t->crit, 1, memory_order_relaxed); /* it is mounted inside a section; entry leaves it */
@@ -355,13 +359,16 @@ int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flag
         do {
             if (life & (VT_DETACHED | VT_JOINED | VT_JOINING))
                 return EINVAL;
-            t->joiner = me; /* published by the exchange; a rival that wrote it too has lost and says EINVAL */
         } while (!atomic_compare_exchange_weak_explicit(&t->life, &life, life | VT_JOINING, memory_order_acq_rel,
                                                         memory_order_acquire));
-        while (!(atomic_load_explicit(&t->life, memory_order_acquire) & VT_ENDED)) {
+        atomic_store_explicit(&t->joiner, me, memory_order_seq_cst);
+        while (!(atomic_load_explicit(&t->life, memory_order_seq_cst) & VT_ENDED)) {
             int err = vt_interrupted(me, flags) ? EINTR : deadline != VT_NEVER && vt_now() >= deadline ? ETIMEDOUT : 0;
-            if (err && !(atomic_fetch_and_explicit(&t->life, ~(uint32_t)VT_JOINING, memory_order_acq_rel) & VT_ENDED))
-                return err;
+            if (err) {
+                atomic_store_explicit(&t->joiner, NULL, memory_order_seq_cst);
+                if (!(atomic_fetch_and_explicit(&t->life, ~(uint32_t)VT_JOINING, memory_order_acq_rel) & VT_ENDED))
+                    return err;
+            }
             if (!err)
                 vt_block(deadline);
         }

@@ -53,7 +53,7 @@ struct vt_thread {
     struct vt_place *_Atomic timer_place; /* whose wheel holds the timer, or NULL */
     _Atomic uint32_t interrupt;   /* enum vt_interrupt, set by others */
     _Atomic uint32_t life;        /* enum vt_life */
-    struct vt_thread *joiner;     /* valid under VT_JOINING */
+    struct vt_thread *_Atomic joiner; /* who waits under VT_JOINING, or NULL: it will look at VT_ENDED once more */
     struct vt_slot *slot;         /* stack and TLS */
     void *(*start)(void *);
     void *arg;
