@@ -1,3 +1,4 @@
+#include "chaos.h"
 #include "config.h"
 #include "handoff.h"
 #include "monitor.h"
@@ -43,9 +44,12 @@ static void become_spare(struct vt_carrier *c)
         c->kernel_mask = VT_ALL_SIGNALS;
         vt_sys_sigmask(VT_ALL_SIGNALS);
     }
+    vt_chaos();
     atomic_store_explicit(&c->wake, 0, memory_order_relaxed);
     vt_spare_return(c);
+    vt_chaos();
     vt_adopt_orphans();
+    vt_chaos();
     while (!atomic_load_explicit(&c->wake, memory_order_acquire))
         vt_sys_futex_wait(&c->wake, 0, NULL);
     /* The place may have been idle, and the monitor asleep because all were. */
@@ -140,6 +144,7 @@ void vt_adopt_orphans(void)
     struct vt_carrier *c;
     struct vt_place *p;
     while ((c = vt_spare_take())) {
+        vt_chaos();
         if (!(p = take_orphan())) {
             vt_spare_return(c);
             return;
@@ -158,8 +163,11 @@ void vt_spare_return(struct vt_carrier *c)
 
 void vt_spare_give(struct vt_carrier *c, struct vt_place *p)
 {
+    vt_chaos();
     atomic_store_explicit(&p->carrier, c, memory_order_release);
+    vt_chaos();
     atomic_store_explicit(&c->place, p, memory_order_release);
+    vt_chaos();
     atomic_store_explicit(&c->wake, 1, memory_order_release);
     vt_sys_futex_wake(&c->wake, 1);
     vt_monitor_wake(); /* the place has left the idle ones */
@@ -170,8 +178,11 @@ void vt_spare_give(struct vt_carrier *c, struct vt_place *p)
 /* Finds a carrier for p, which has just lost its own, if it needs one. In a section. */
 static void give_away(struct vt_place *p)
 {
+    vt_chaos();
     if (!vt_place_needs_carrier(p)) {
+        vt_chaos();
         vt_place_set_idle(p);
+        vt_chaos();
         /* Whoever queued something in between saw no idle place. */
         if (vt_globq_len(&vt_sched.globq))
             vt_wake_idle();
@@ -181,7 +192,9 @@ static void give_away(struct vt_place *p)
     if (c) {
         vt_spare_give(c, p);
     } else {
+        vt_chaos();
         vt_place_set_idle(p);
+        vt_chaos();
         vt_adopt_orphans(); /* if a carrier has joined the spares since */
     }
 }
@@ -193,14 +206,17 @@ bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_t
     /* Either the carrier's thread has entered a section before this and we see it, or it will see our claim when it
      * enters one, and wait (thread.h). */
     vt_barrier_all();
+    vt_chaos();
     if (atomic_load_explicit(&c->mounted, memory_order_acquire) == t &&
         atomic_load_explicit(&c->place, memory_order_acquire) == p &&
         atomic_load_explicit(&p->mounts, memory_order_acquire) == mounts &&
         atomic_load_explicit(&t->crit, memory_order_acquire) == 0) {
         atomic_store_explicit(&c->place, NULL, memory_order_release);
+        vt_chaos();
         atomic_store_explicit(&p->carrier, NULL, memory_order_release);
         ok = true;
     }
+    vt_chaos();
     atomic_store_explicit(&c->claim.claimed, false, memory_order_release);
     if (ok)
         give_away(p);
@@ -228,6 +244,7 @@ void vt_handoff_begin(const char *what)
     t->wait_what = what;
     if (p) {
         atomic_store_explicit(&c->place, NULL, memory_order_release);
+        vt_chaos();
         atomic_store_explicit(&p->carrier, NULL, memory_order_release);
         c->lost = p;
         give_away(p);
@@ -247,8 +264,10 @@ void vt_handoff_end(void)
     if (!atomic_load_explicit(&c->place, memory_order_relaxed) &&
         atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed)) {
         struct vt_place *p = vt_place_take_unattended(c->lost);
+        vt_chaos();
         if (p) {
             atomic_store_explicit(&p->carrier, c, memory_order_release);
+            vt_chaos();
             atomic_store_explicit(&c->place, p, memory_order_release);
             vt_monitor_wake();
         }

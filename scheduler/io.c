@@ -1,5 +1,6 @@
 #include "io.h"
 
+#include "chaos.h"
 #include "handoff.h"
 #include "park.h"
 #include "ring.h"
@@ -22,6 +23,7 @@ static void cancel(struct vt_thread *t, struct vt_op *op)
 {
     vt_enter();
     struct vt_place *mine = vt_need_place(t);
+    vt_chaos();
     if (!is_done(op))
         vt_ring_cancel(mine, op);
     vt_leave(t);
@@ -43,6 +45,7 @@ static int await(struct vt_thread *t, struct vt_op *op, uint64_t deadline, unsig
             why = EINTR;
         else if (deadline != VT_NEVER && vt_now() >= deadline)
             why = ETIMEDOUT;
+        vt_chaos();
         if (why) {
             cancel(t, op);
             settle(op);

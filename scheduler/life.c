@@ -1,5 +1,6 @@
 #include "life.h"
 
+#include "chaos.h"
 #include "config.h"
 #include "park.h"
 #include "place.h"
@@ -208,10 +209,12 @@ static void reap(struct vt_carrier *c, void *arg)
     vt_count_thread(-1);
     /* seq_cst: either we see the joiner, or it sees that we have ended. After this t may be gone, and joiner be anybody's. */
     uint32_t old = atomic_fetch_or_explicit(&t->life, VT_ENDED, memory_order_seq_cst);
+    vt_chaos();
     if (old & VT_DETACHED) {
         descriptor_put(t);
     } else if (old & VT_JOINING) {
         struct vt_thread *joiner = atomic_load_explicit(&t->joiner, memory_order_seq_cst);
+        vt_chaos();
         if (joiner)
             vt_unblock(joiner);
     }
@@ -361,11 +364,14 @@ int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flag
                 return EINVAL;
         } while (!atomic_compare_exchange_weak_explicit(&t->life, &life, life | VT_JOINING, memory_order_acq_rel,
                                                         memory_order_acquire));
+        vt_chaos();
         atomic_store_explicit(&t->joiner, me, memory_order_seq_cst);
+        vt_chaos();
         while (!(atomic_load_explicit(&t->life, memory_order_seq_cst) & VT_ENDED)) {
             int err = vt_interrupted(me, flags) ? EINTR : deadline != VT_NEVER && vt_now() >= deadline ? ETIMEDOUT : 0;
             if (err) {
                 atomic_store_explicit(&t->joiner, NULL, memory_order_seq_cst);
+                vt_chaos();
                 if (!(atomic_fetch_and_explicit(&t->life, ~(uint32_t)VT_JOINING, memory_order_acq_rel) & VT_ENDED))
                     return err;
             }

@@ -1,5 +1,6 @@
 #include "monitor.h"
 
+#include "chaos.h"
 #include "config.h"
 #include "park.h"
 #include "ring.h"
@@ -94,7 +95,9 @@ static bool has_work(const struct vt_place *p, uint64_t now)
 static bool look(struct vt_place *p, struct watch *w, uint64_t now)
 {
     struct vt_carrier *c = atomic_load_explicit(&p->carrier, memory_order_acquire);
+    vt_chaos();
     uint64_t mounts = atomic_load_explicit(&p->mounts, memory_order_relaxed);
+    vt_chaos();
     struct vt_thread *t = c ? atomic_load_explicit(&c->mounted, memory_order_acquire) : NULL;
     if (!t || w->mounts != mounts) {
         w->mounts = mounts;
@@ -126,6 +129,7 @@ static void sleep_until_busy(void)
 {
     atomic_store_explicit(&wake_word, 0, memory_order_relaxed);
     atomic_store_explicit(&vt_monitor_asleep, true, memory_order_seq_cst);
+    vt_chaos();
     /* A place that stops being idle after this look sees that we sleep. */
     while (all_idle() && !atomic_load_explicit(&wake_word, memory_order_acquire))
         vt_sys_futex_wait(&wake_word, 0, NULL);
@@ -136,6 +140,7 @@ void vt_monitor_wake_slow(void)
 {
     if (!atomic_exchange_explicit(&vt_monitor_asleep, false, memory_order_seq_cst))
         return;
+    vt_chaos();
     atomic_store_explicit(&wake_word, 1, memory_order_release);
     vt_sys_futex_wake(&wake_word, 1);
 }

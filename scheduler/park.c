@@ -1,5 +1,6 @@
 #include "park.h"
 
+#include "chaos.h"
 #include "monitor.h"
 #include "place.h"
 #include "sys.h"
@@ -27,9 +28,11 @@ static void now_blocked(struct vt_carrier *c, void *arg)
     struct vt_thread *t = arg;
     uint32_t none = VT_NO_PERMIT;
     (void)c;
+    vt_chaos();
     /* Release: t's context, saved by the switch, is seen by whoever unblocks it. */
     if (!atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acq_rel,
                                                  memory_order_acquire)) {
+        vt_chaos();
         atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
         vt_ready(t);
     }
@@ -50,7 +53,9 @@ static void block_virtual(struct vt_thread *t, uint64_t deadline)
         p->stats.parks++;
     if (deadline != VT_NEVER)
         vt_timer_arm(p, t, deadline);
+    vt_chaos();
     vt_unmount(t, now_blocked);
+    vt_chaos();
     if (deadline != VT_NEVER)
         vt_timer_disarm(t);
 }
@@ -63,6 +68,7 @@ static void block_kernel(struct vt_thread *t, uint64_t deadline)
                                                 memory_order_relaxed)) {
         /* A section no longer: a handler may run while we sleep. */
         vt_leave(t);
+        vt_chaos();
         long err = 0;
         while (atomic_load_explicit(&t->token, memory_order_acquire) == VT_BLOCKED && err == 0)
             err = vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until);
@@ -91,9 +97,11 @@ void vt_unblock(struct vt_thread *t)
     struct vt_thread *me = vt_enter();
     uint32_t old = atomic_exchange_explicit(&t->token, VT_PERMIT, memory_order_acq_rel);
     if (old == VT_BLOCKED) {
+        vt_chaos();
         if (t->kind == VT_VIRTUAL) {
             /* It is ours alone: whoever else unblocks it now finds a permit. The wake-up itself is the permit. */
             atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
+            vt_chaos();
             if (me->carrier && me == &me->carrier->self)
                 vt_ready_last(t); /* the loop wakes many: in their order */
             else
@@ -162,6 +170,7 @@ static bool give_up(struct waiter *w)
 {
     for (;;) {
         struct bucket *b = atomic_load_explicit(&w->bucket, memory_order_acquire);
+        vt_chaos();
         vt_lock(&b->lock);
         if (atomic_load_explicit(&w->bucket, memory_order_relaxed) == b) {
             bool woken = atomic_load_explicit(&w->woken, memory_order_relaxed);
@@ -200,6 +209,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     vt_wait_begins(t);
     atomic_init(&w.bucket, b);
     atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
+    vt_chaos();
     vt_lock(&b->lock);
     if (check && !check(arg)) {
         vt_unlock(&b->lock);
@@ -210,6 +220,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     enqueue(b, &w);
     vt_unlock(&b->lock);
     vt_leave(t);
+    vt_chaos();
     if (then)
         then(arg);
     int result = 0;
@@ -219,6 +230,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
             result = EINTR;
         else if (deadline != VT_NEVER && vt_now() >= deadline)
             result = ETIMEDOUT;
+        vt_chaos();
         if (result) {
             vt_enter();
             if (give_up(&w))
@@ -265,6 +277,7 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
     struct vt_thread *me = vt_enter();
     /* The word was changed before; a waiter that we do not see here will see that. */
     atomic_thread_fence(memory_order_seq_cst);
+    vt_chaos();
     while (total < max && atomic_load_explicit(&b->count, memory_order_relaxed)) {
         struct vt_thread *wake[32];
         unsigned n = 0, room = max - total < 32 ? max - total : 32;
@@ -282,6 +295,7 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
             wake[n++] = mark(w);
         }
         vt_unlock(&b->lock);
+        vt_chaos();
         for (unsigned i = 0; i < n; i++)
             vt_unblock(wake[i]);
         total += n;
@@ -311,6 +325,7 @@ void vt_unpark_one(const void *addr, void (*under)(void *, bool woken, bool more
     }
     under(arg, wake != NULL, more);
     vt_unlock(&b->lock);
+    vt_chaos();
     if (wake)
         vt_unblock(wake);
     vt_leave(me);

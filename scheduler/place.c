@@ -1,5 +1,6 @@
 #include "place.h"
 
+#include "chaos.h"
 #include "config.h"
 #include "monitor.h"
 #include "park.h"
@@ -32,6 +33,7 @@ static void push_last(struct vt_place *p, struct vt_task *task)
         return;
     struct vt_task_list list = VT_TASK_LIST_INIT;
     vt_runq_take_half(&p->runq, &list);
+    vt_chaos();
     vt_task_list_push(&list, task);
     vt_globq_push_list(&vt_sched.globq, &list);
 }
@@ -98,14 +100,19 @@ void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
     c->after_arg = t;
     if (next) {
         p->stats.direct++;
+        vt_chaos();
         mount(c, p, next);
+        vt_chaos();
         vt_context_switch(&t->ctx, &next->ctx, next->tp);
     } else {
         atomic_store_explicit(&c->mounted, NULL, memory_order_relaxed);
+        vt_chaos();
         vt_context_switch(&t->ctx, &c->ctx, c->tp);
     }
+    vt_chaos();
     c = t->carrier;
     vt_run_after(c);
+    vt_chaos();
     /* A signal was put off in between, and is blocked in the kernel since. */
     if (__builtin_expect(c->kernel_mask != t->sigmask, 0)) {
         c->kernel_mask = t->sigmask;
@@ -140,8 +147,10 @@ void vt_ready(struct vt_thread *t)
     }
     /* seq_cst: before the look at nidle in vt_wake_idle, against a carrier that says it is idle and then looks here. */
     struct vt_task *old = atomic_exchange_explicit(&p->next, &t->task, memory_order_seq_cst);
+    vt_chaos();
     if (old) {
         push_last(p, old);
+        vt_chaos();
         atomic_thread_fence(memory_order_seq_cst);
         vt_wake_idle();
     } else if (atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed) &&
@@ -160,6 +169,7 @@ void vt_ready_last(struct vt_thread *t)
         return;
     }
     push_last(p, &t->task);
+    vt_chaos();
     if (vt_runq_len(&p->runq) > 1 || atomic_load_explicit(&c->mounted, memory_order_relaxed)) {
         atomic_thread_fence(memory_order_seq_cst); /* as in vt_ready */
         vt_wake_idle();
@@ -245,8 +255,10 @@ void vt_wake_idle(void)
         !atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst,
                                                  memory_order_relaxed))
         return;
+    vt_chaos();
     struct vt_place *p = idle_pop(true);
     if (p) {
+        vt_chaos();
         /* An attended place stays so: its carrier sleeps, and will find that it has been called. */
         if (atomic_load_explicit(&p->carrier, memory_order_acquire)) {
             vt_ring_wake(p);
@@ -254,7 +266,9 @@ void vt_wake_idle(void)
         }
         if (attend(p, true))
             return;
+        vt_chaos();
         vt_place_set_idle(p);
+        vt_chaos();
     }
     atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
 }
@@ -266,6 +280,7 @@ void vt_wake_place(struct vt_place *p)
     vt_unlock(&vt_sched.idle_lock);
     if (!was)
         return;
+    vt_chaos();
     if (atomic_load_explicit(&p->carrier, memory_order_acquire))
         vt_ring_wake(p);
     else if (!attend(p, false))
@@ -292,6 +307,7 @@ void vt_timer_arm(struct vt_place *mine, struct vt_thread *t, uint64_t deadline)
     if (earlier)
         atomic_store_explicit(&p->due, due, memory_order_seq_cst);
     vt_unlock(&p->timer_lock);
+    vt_chaos();
     if (earlier && !mine)
         vt_wake_place(p);
 }
@@ -301,6 +317,7 @@ void vt_timer_disarm(struct vt_thread *t)
     struct vt_place *p = atomic_load_explicit(&t->timer_place, memory_order_acquire);
     if (!p)
         return;
+    vt_chaos();
     vt_lock(&p->timer_lock);
     if (vt_wheel_remove(&p->wheel, &t->timer) && vt_wheel_count(&p->wheel) == 0)
         atomic_store_explicit(&p->due, VT_NEVER, memory_order_relaxed);
@@ -318,12 +335,14 @@ static void expire_timers(struct vt_place *p, uint64_t now)
         for (struct vt_timer *timer = vt_wheel_expire(&p->wheel, now, 64); timer; timer = timer->next) {
             struct vt_thread *t = (struct vt_thread *)((char *)timer - offsetof(struct vt_thread, timer));
             atomic_store_explicit(&t->timer_place, NULL, memory_order_release);
+            vt_chaos();
             expired[n++] = t;
         }
         uint64_t due = vt_wheel_next(&p->wheel);
         atomic_store_explicit(&p->due, due, memory_order_relaxed);
         vt_unlock(&p->timer_lock);
         p->stats.timers += n;
+        vt_chaos();
         for (unsigned i = 0; i < n; i++)
             vt_unblock(expired[i]);
         if (due > now)
@@ -421,19 +440,24 @@ static bool spin(struct vt_carrier *c, struct vt_place *p)
  * first queues it, then looks for idle places. */
 static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
 {
+    vt_chaos();
     vt_place_set_idle(p);
+    vt_chaos();
     if (c->searching) {
         c->searching = false;
         atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
     }
     atomic_thread_fence(memory_order_seq_cst);
+    vt_chaos();
     if (!work_elsewhere(p) && !vt_ring_ready(p)) { /* mail for the ring comes like threads do */
         uint64_t before = vt_now();
         p->stats.sleeps++;
+        vt_chaos();
         vt_ring_wait(p, atomic_load_explicit(&p->due, memory_order_relaxed));
         if (vt_now() - before < VT_SOON && vt_sched.nplaces > 1)
             c->soon = VT_SOON_CREDIT;
     }
+    vt_chaos();
     vt_lock(&vt_sched.idle_lock);
     idle_remove(p);
     c->searching = p->called;
@@ -461,9 +485,11 @@ struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p)
         if (!spin(c, p))
             sleep_idle(c, p);
     }
+    vt_chaos();
     if (c->searching) {
         c->searching = false;
         atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
+        vt_chaos();
         /* The one who found work sees to it that the next one looks. */
         if (vt_runq_len(&p->runq) || work_elsewhere(p))
             vt_wake_idle();

@@ -1,5 +1,6 @@
 #include "ring.h"
 
+#include "chaos.h"
 #include "config.h"
 #include "io.h"
 #include "park.h"
@@ -157,6 +158,7 @@ static void complete(struct vt_ring *r, struct vt_op *op, int32_t res)
     op->res = res;
     r->inflight--;
     atomic_store_explicit(&op->done, 1, memory_order_release); /* op is gone */
+    vt_chaos();
     vt_unblock(t);
 }
 
@@ -310,6 +312,7 @@ void vt_ring_cancel(struct vt_place *mine, struct vt_op *op)
         atomic_store_explicit(&r->mail, op, memory_order_release);
     }
     vt_unlock(&r->mail_lock);
+    vt_chaos();
     vt_wake_place(p);
 }
 
@@ -323,8 +326,10 @@ static void read_mail(struct vt_place *p)
     while (op) {
         struct vt_op *next = op->mail_next;
         cancel_own(p, op);
+        vt_chaos();
         /* Last access: whoever waits for op waits for this too. */
         atomic_store_explicit(&op->mail_done, 1, memory_order_release);
+        vt_chaos();
         vt_unblock(op->thread);
         op = next;
     }

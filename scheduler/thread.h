@@ -8,6 +8,7 @@
 #define VT_THREAD_H
 
 #include "arch.h"
+#include "chaos.h"
 #include "runq.h"
 #include "wheel.h"
 
@@ -123,6 +124,7 @@ static inline struct vt_thread *vt_enter(void)
     atomic_store_explicit(&t->crit, atomic_load_explicit(&t->crit, memory_order_relaxed) + 1, memory_order_relaxed);
     /* Pairs with the monitor's membarrier: either it sees crit, or we see its claim (monitor.c). */
     atomic_signal_fence(memory_order_seq_cst);
+    vt_chaos();
     if (t->carrier && __builtin_expect(atomic_load_explicit(&((struct vt_claim *)t->carrier)->claimed, memory_order_acquire), 0))
         vt_await_claim(t->carrier);
     return t;
