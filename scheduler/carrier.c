@@ -24,18 +24,6 @@ struct vt_host vt_host = {.thread_create = pthread_create};
 /* Makes one more carrier, which joins the spares by itself. Kernel threads only: it calls libc, which may wait. */
 static bool carrier_start(void);
 
-/* An idle place that needs a carrier and has none: somebody lost it when there was no spare. */
-static struct vt_place *take_orphan(void)
-{
-    for (unsigned i = 0; i < vt_sched.nplaces; i++) {
-        struct vt_place *p = &vt_sched.places[i];
-        if (!atomic_load_explicit(&p->carrier, memory_order_relaxed) && vt_place_needs_carrier(p) &&
-            (p = vt_place_take_unattended(p)))
-            return p;
-    }
-    return NULL;
-}
-
 /* Waits until somebody gives c a place. While there are carriers to be had, the one that leaves the pool empty makes the
  * next: so whoever is in need finds one, and need not make one in a scheduler section, where libc must not be called. */
 static void become_spare(struct vt_carrier *c)
@@ -139,20 +127,6 @@ struct vt_carrier *vt_spare_take(void)
     return c;
 }
 
-void vt_adopt_orphans(void)
-{
-    struct vt_carrier *c;
-    struct vt_place *p;
-    while ((c = vt_spare_take())) {
-        vt_chaos();
-        if (!(p = take_orphan())) {
-            vt_spare_return(c);
-            return;
-        }
-        vt_spare_give(c, p);
-    }
-}
-
 void vt_spare_return(struct vt_carrier *c)
 {
     vt_lock(&vt_sched.spare_lock);
@@ -178,24 +152,25 @@ void vt_spare_give(struct vt_carrier *c, struct vt_place *p)
 /* Finds a carrier for p, which has just lost its own, if it needs one. In a section. */
 static void give_away(struct vt_place *p)
 {
+    struct vt_task *task;
     vt_chaos();
-    if (!vt_place_needs_carrier(p)) {
-        vt_chaos();
-        vt_place_set_idle(p);
-        vt_chaos();
-        /* Whoever queued something in between saw no idle place. */
-        if (vt_globq_len(&vt_sched.globq))
-            vt_wake_idle();
-        return;
+    if (vt_place_needs_carrier(p)) {
+        struct vt_carrier *c = vt_spare_take();
+        if (c) {
+            vt_spare_give(c, p);
+            return;
+        }
+        /* Let others run its threads at least. */
+        if ((task = atomic_exchange_explicit(&p->next, NULL, memory_order_acquire)))
+            vt_globq_push(&vt_sched.globq, task);
     }
-    struct vt_carrier *c = vt_spare_take();
-    if (c) {
-        vt_spare_give(c, p);
-    } else {
-        vt_chaos();
-        vt_place_set_idle(p);
-        vt_chaos();
-        vt_adopt_orphans(); /* if a carrier has joined the spares since */
+    vt_chaos();
+    vt_place_set_idle(p);
+    vt_chaos();
+    /* Who armed a timer or queued something in between saw no idle place, nor did a carrier that joined the spares. */
+    if (vt_place_needs_carrier(p)) {
+        vt_adopt_orphans();
+        vt_wake_idle();
     }
 }
 

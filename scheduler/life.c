@@ -181,8 +181,14 @@ struct vt_thread *vt_adopt(void)
         t->tid = (uint32_t)vt_sys0(SYS_gettid);
         t->carrier = NULL;
         t->sigmask = old;
+        /* The descriptor may have been another's. */
         atomic_store_explicit(&t->crit, 0, memory_order_relaxed);
         atomic_store_explicit(&t->interrupt, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->deferred, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->pending, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->awaited, 0, memory_order_relaxed);
+        t->wait_what = NULL;
+        t->wait_on = NULL;
         vt_self = t;
         /* Freed at the end of the thread; a later destructor that waits makes another. */
         if (adopted_key_made || make_adopted_key())

@@ -178,20 +178,18 @@ void vt_ready_last(struct vt_thread *t)
 
 /* --- idle places -------------------------------------------------------------------------------------------------- */
 
-static struct vt_place *idle_pop(bool called)
+/* Whether there is a thread in a queue, other than that of p, which may be NULL. */
+static bool work_elsewhere(const struct vt_place *p)
 {
-    vt_lock(&vt_sched.idle_lock);
-    struct vt_place *p = vt_sched.idle;
-    if (p) {
-        vt_sched.idle = p->idle_next;
-        p->called = called;
-        atomic_store_explicit(&p->idle, false, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&vt_sched.nidle, 1, memory_order_seq_cst);
-    }
-    vt_unlock(&vt_sched.idle_lock);
-    return p;
+    if (vt_globq_len(&vt_sched.globq))
+        return true;
+    for (unsigned i = 0; i < vt_sched.nplaces; i++)
+        if (&vt_sched.places[i] != p && vt_runq_len(&vt_sched.places[i].runq))
+            return true;
+    return false;
 }
 
+/* Under idle_lock. */
 static bool idle_remove(struct vt_place *p)
 {
     if (!atomic_load_explicit(&p->idle, memory_order_relaxed))
@@ -236,55 +234,90 @@ struct vt_place *vt_place_take_unattended(struct vt_place *p)
     return found;
 }
 
-/* Gets p, which is nobody's and not on the idle list, going. False if there is no carrier for it. */
-static bool attend(struct vt_place *p, bool searching)
+/* Calls a carrier to look for work: one that sleeps at its place, or a spare for a place that nobody attends. */
+static bool call_one(void)
 {
-    struct vt_carrier *c = vt_spare_take();
-    if (!c)
+    struct vt_carrier *spare = NULL;
+    vt_lock(&vt_sched.idle_lock);
+    struct vt_place *p = vt_sched.idle;
+    if (p && !atomic_load_explicit(&p->carrier, memory_order_relaxed) && !(spare = vt_spare_take()))
+        while (p && !atomic_load_explicit(&p->carrier, memory_order_relaxed))
+            p = p->idle_next;
+    if (p) {
+        idle_remove(p);
+        p->called = true;
+    }
+    vt_unlock(&vt_sched.idle_lock);
+    if (!p)
         return false;
-    c->searching = searching;
-    vt_spare_give(c, p);
+    vt_chaos();
+    if (spare) {
+        spare->searching = true;
+        vt_spare_give(spare, p);
+    } else {
+        vt_ring_wake(p); /* it stays attended: its carrier will find that it has been called */
+    }
     return true;
+}
+
+/* Whether call_one would find somebody. */
+static bool anyone(void)
+{
+    vt_lock(&vt_sched.idle_lock);
+    struct vt_place *p = vt_sched.idle;
+    if (p && !__atomic_load_n(&vt_sched.spares, __ATOMIC_RELAXED))
+        while (p && !atomic_load_explicit(&p->carrier, memory_order_relaxed))
+            p = p->idle_next;
+    vt_unlock(&vt_sched.idle_lock);
+    return p != NULL;
 }
 
 void vt_wake_idle(void)
 {
-    unsigned none = 0;
-    if (atomic_load_explicit(&vt_sched.nidle, memory_order_seq_cst) == 0 ||
-        atomic_load_explicit(&vt_sched.searching, memory_order_seq_cst) != 0 ||
-        !atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst,
-                                                 memory_order_relaxed))
-        return;
-    vt_chaos();
-    struct vt_place *p = idle_pop(true);
-    if (p) {
-        vt_chaos();
-        /* An attended place stays so: its carrier sleeps, and will find that it has been called. */
-        if (atomic_load_explicit(&p->carrier, memory_order_acquire)) {
-            vt_ring_wake(p);
-            return;
-        }
-        if (attend(p, true))
+    do {
+        unsigned none = 0;
+        if (atomic_load_explicit(&vt_sched.nidle, memory_order_seq_cst) == 0 ||
+            atomic_load_explicit(&vt_sched.searching, memory_order_seq_cst) != 0 ||
+            !atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst,
+                                                     memory_order_relaxed))
             return;
         vt_chaos();
-        vt_place_set_idle(p);
+        if (call_one())
+            return;
         vt_chaos();
-    }
-    atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
+        atomic_store_explicit(&vt_sched.searching, 0, memory_order_seq_cst);
+        vt_chaos();
+        /* Who queued something meanwhile relied on us, and a carrier may have gone to sleep since. */
+    } while (work_elsewhere(NULL) && anyone());
 }
 
 void vt_wake_place(struct vt_place *p)
 {
+    struct vt_carrier *spare = NULL;
+    bool attended = false;
     vt_lock(&vt_sched.idle_lock);
-    bool was = idle_remove(p);
+    if (atomic_load_explicit(&p->idle, memory_order_relaxed)) {
+        attended = atomic_load_explicit(&p->carrier, memory_order_relaxed) != NULL;
+        /* Without a spare it stays as it is: the next carrier that joins the spares looks for it (vt_adopt_orphans). */
+        if (attended || (spare = vt_spare_take()))
+            idle_remove(p);
+    }
     vt_unlock(&vt_sched.idle_lock);
-    if (!was)
-        return;
     vt_chaos();
-    if (atomic_load_explicit(&p->carrier, memory_order_acquire))
+    if (attended)
         vt_ring_wake(p);
-    else if (!attend(p, false))
-        vt_place_set_idle(p);
+    else if (spare)
+        vt_spare_give(spare, p);
+}
+
+void vt_adopt_orphans(void)
+{
+    for (unsigned i = 0; i < vt_sched.nplaces; i++) {
+        struct vt_place *p = &vt_sched.places[i];
+        if (atomic_load_explicit(&p->idle, memory_order_relaxed) &&
+            !atomic_load_explicit(&p->carrier, memory_order_relaxed) && vt_place_needs_carrier(p))
+            vt_wake_place(p);
+    }
 }
 
 bool vt_place_needs_carrier(const struct vt_place *p)
@@ -332,7 +365,9 @@ static void expire_timers(struct vt_place *p, uint64_t now)
         struct vt_thread *expired[64];
         unsigned n = 0;
         vt_lock(&p->timer_lock);
-        for (struct vt_timer *timer = vt_wheel_expire(&p->wheel, now, 64); timer; timer = timer->next) {
+        for (struct vt_timer *timer = vt_wheel_expire(&p->wheel, now, 64), *next; timer; timer = next) {
+            /* Read first: as soon as timer_place says so the thread, woken by another, may arm it again elsewhere. */
+            next = timer->next;
             struct vt_thread *t = (struct vt_thread *)((char *)timer - offsetof(struct vt_thread, timer));
             atomic_store_explicit(&t->timer_place, NULL, memory_order_release);
             vt_chaos();
@@ -401,16 +436,6 @@ static struct vt_thread *steal(struct vt_carrier *c, struct vt_place *p)
         }
     }
     return NULL;
-}
-
-static bool work_elsewhere(const struct vt_place *p)
-{
-    if (vt_globq_len(&vt_sched.globq))
-        return true;
-    for (unsigned i = 0; i < vt_sched.nplaces; i++)
-        if (&vt_sched.places[i] != p && vt_runq_len(&vt_sched.places[i].runq))
-            return true;
-    return false;
 }
 
 /* When work has come soon after the last sleeps began, looks out for it a little longer before sleeping again: that is

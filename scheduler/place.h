@@ -165,7 +165,7 @@ void vt_spare_give(struct vt_carrier *c, struct vt_place *p);
 /* Puts c among the spares. */
 void vt_spare_return(struct vt_carrier *c);
 
-/* Gives spare carriers to places that need one and have none. In a section. */
+/* Gives spare carriers to idle places that need one and have none. In a section, and the monitor. */
 void vt_adopt_orphans(void);
 
 /* Takes p from c, whose thread t has been running since the mount numbered mounts, and gives it to a spare. False if t is

@@ -216,7 +216,7 @@ static void enter(struct vt_place *p)
 {
     p->stats.submissions++;
     io_uring_submit(&p->ring->uring);
-    p->ring->queued = 0;
+    p->ring->queued = io_uring_sq_ready(&p->ring->uring); /* some stay when the kernel has no room for completions */
 }
 
 static struct io_uring_sqe *get_sqe(struct vt_place *p)
@@ -325,12 +325,13 @@ static void read_mail(struct vt_place *p)
     vt_unlock(&r->mail_lock);
     while (op) {
         struct vt_op *next = op->mail_next;
+        struct vt_thread *t = op->thread;
         cancel_own(p, op);
         vt_chaos();
         /* Last access: whoever waits for op waits for this too. */
         atomic_store_explicit(&op->mail_done, 1, memory_order_release);
         vt_chaos();
-        vt_unblock(op->thread);
+        vt_unblock(t);
         op = next;
     }
 }
@@ -410,7 +411,7 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline)
     p->stats.submissions++;
     /* With all signals blocked while asleep: a handler needs a thread to run on. */
     io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, deadline == VT_NEVER ? NULL : &ts, (sigset_t *)(void *)&all);
-    r->queued = 0;
+    r->queued = io_uring_sq_ready(&r->uring);
     reap_uring(p);
     if (atomic_load_explicit(&r->mail, memory_order_relaxed))
         read_mail(p);
