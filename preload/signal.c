@@ -51,11 +51,8 @@ static void trampoline(int sig, siginfo_t *info, void *context)
     if (t)
         atomic_fetch_or_explicit(&t->interrupt, flags & SA_RESTART ? VT_SIGNALLED : VT_SIGNALLED | VT_NORESTART,
                                  memory_order_relaxed);
-    if (t && t->kind == VT_VIRTUAL) {
-        /* The kernel will set this mask on return; say so, but take nothing that is pending before it has. */
-        t->sigmask = to_bits(&((ucontext_t *)context)->uc_sigmask);
-        t->carrier->kernel_mask = t->sigmask;
-    }
+    if (t && t->kind == VT_VIRTUAL)
+        vt_signal_returns(to_bits(&((ucontext_t *)context)->uc_sigmask));
 }
 
 VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old)

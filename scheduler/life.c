@@ -186,6 +186,8 @@ struct vt_thread *vt_adopt(void)
         atomic_store_explicit(&t->interrupt, 0, memory_order_relaxed);
         atomic_store_explicit(&t->deferred, 0, memory_order_relaxed);
         atomic_store_explicit(&t->pending, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->valued, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->taken, 0, memory_order_relaxed);
         atomic_store_explicit(&t->awaited, 0, memory_order_relaxed);
         t->wait_what = NULL;
         t->wait_on = NULL;
@@ -341,6 +343,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     vt_count_thread(+1);
     t->handle = (uint64_t)(uintptr_t)t | 1 | (uint64_t)t->generation << VT_HANDLE_SHIFT;
     *handle = t->handle; /* before it runs: it may look at the variable that its creator keeps it in */
+    atomic_store_explicit(&t->taken, 0, memory_order_relaxed);
     atomic_store_explicit(&t->alive, 1, memory_order_seq_cst);
     if (vt_tcb_generation() != modules) /* a walk may have missed it */
         vt_tcb_late_tls(t->tp);

@@ -29,6 +29,11 @@ static void now_blocked(struct vt_carrier *c, void *arg)
     uint32_t none = VT_NO_PERMIT;
     (void)c;
     vt_chaos();
+    /* A signal that was put off on the way here is to be taken now: this block is over. The permit, if any, stays. */
+    if (atomic_load_explicit(&t->deferred, memory_order_relaxed)) {
+        vt_ready(t);
+        return;
+    }
     /* Release: t's context, saved by the switch, is seen by whoever unblocks it. */
     if (!atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acq_rel,
                                                  memory_order_acquire)) {

@@ -35,10 +35,12 @@ bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
     if (c)
         c->kernel_mask |= bit;
     atomic_store_explicit(&t->deferred, bit, memory_order_relaxed);
+    if (is_kick(info))
+        return true; /* what it stands for is noted in the thread that it was meant for */
     if (c && !atomic_load_explicit(&c->mounted, memory_order_relaxed))
         /* No thread of the program is here: any other may have it. From whom it came is lost; the kernel lets nobody say. */
         vt_sys2(SYS_kill, vt_sys0(SYS_getpid), sig);
-    else if (!is_kick(info)) /* what a kick stands for is noted in the thread */
+    else
         vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig, (long)info);
     return true;
 }
@@ -104,9 +106,11 @@ bool vt_signal_mine(int sig, siginfo_t *info)
 {
     struct vt_thread *t = vt_self;
     uint64_t bit = UINT64_C(1) << (sig - 1);
+    bool taken = t && (atomic_fetch_and_explicit(&t->taken, ~bit, memory_order_relaxed) & bit);
     if (!is_kick(info))
         return true;
-    if (!t || !(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
+    /* Of an ordinary signal the kernel keeps one only: what was delivered while a kick was pending has become that kick. */
+    if (!taken && (!t || !(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit)))
         return false;
     vt_signal_describe(t, sig, info);
     return true;
@@ -118,17 +122,30 @@ void vt_signal_mask_is(uint64_t set)
     t->sigmask = set;
     if (t->carrier)
         t->carrier->kernel_mask = set;
+    /* seq_cst: whoever makes a signal pending does so before looking at the mask. */
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&t->pending, memory_order_relaxed) & ~set)
         atomic_store_explicit(&t->deferred, 1, memory_order_relaxed);
     vt_leave(t);
 }
 
-/* To the calling kernel thread, which runs t and lets sig in: its handler runs before this returns. */
+/* To the calling kernel thread, which runs t: its handler runs before this returns, or as soon as the kernel lets it in. */
 static void deliver(struct vt_thread *t, int sig)
 {
     siginfo_t info;
     vt_signal_describe(t, sig, &info);
+    atomic_fetch_or_explicit(&t->taken, UINT64_C(1) << (sig - 1), memory_order_relaxed);
     vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig, (long)&info);
+}
+
+static void take_pending(struct vt_thread *t)
+{
+    uint64_t take = atomic_load_explicit(&t->pending, memory_order_seq_cst) & ~t->sigmask;
+    for (int sig = 1; take && sig <= 64; sig++) {
+        uint64_t bit = UINT64_C(1) << (sig - 1);
+        if ((take & bit) && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
+            deliver(t, sig);
+    }
 }
 
 void vt_put_off(struct vt_thread *t)
@@ -138,12 +155,19 @@ void vt_put_off(struct vt_thread *t)
     if (c)
         c->kernel_mask = t->sigmask;
     vt_sys_sigmask(t->sigmask);
-    uint64_t take = atomic_load_explicit(&t->pending, memory_order_seq_cst) & ~t->sigmask;
-    for (int sig = 1; take && sig <= 64; sig++) {
-        uint64_t bit = UINT64_C(1) << (sig - 1);
-        if ((take & bit) && (atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
-            deliver(t, sig);
-    }
+    take_pending(t);
+}
+
+void vt_signal_returns(uint64_t set)
+{
+    struct vt_thread *t = vt_self;
+    do {
+        t->sigmask = set;
+        t->carrier->kernel_mask = set;
+        atomic_thread_fence(memory_order_seq_cst); /* as in vt_signal_mask_is */
+        /* What came during the handler and was blocked by it stays so until the kernel sets the mask. */
+        take_pending(t);
+    } while (t->sigmask != set); /* another handler has run here */
 }
 
 void vt_set_alt_stack(struct vt_carrier *c, struct vt_thread *t)

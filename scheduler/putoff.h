@@ -29,6 +29,9 @@ void vt_signal_describe(struct vt_thread *t, int sig, siginfo_t *info);
 /* To be asked by every handler next: false if the signal was meant for a thread that this kernel thread no longer runs. */
 bool vt_signal_mine(int sig, siginfo_t *info);
 
+/* A handler on the calling virtual thread is about to return to the kernel, which will set this mask. */
+void vt_signal_returns(uint64_t set);
+
 /* The mask of the calling thread has become set (bit n-1 for signal n), also in the kernel. */
 void vt_signal_mask_is(uint64_t set);
 

@@ -64,6 +64,7 @@ struct vt_thread {
     uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
     _Atomic uint64_t deferred;    /* there is something to do on leaving a section: signals put off, or pending */
     _Atomic uint64_t pending;     /* signals sent to this thread by pthread_kill and not taken; bit n-1 for n */
+    _Atomic uint64_t taken;       /* of those taken from pending, what is on its way through the kernel; the thread's own */
     _Atomic uint64_t awaited;     /* signals that it waits for in sigwait, on a carrier without a place */
     _Atomic uint64_t valued;      /* of the pending ones, those that came with a value (pthread_sigqueue) */
     _Atomic uint64_t value;       /* of the one that came last */
