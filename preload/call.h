@@ -48,6 +48,9 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
                           const sigset_t *mask, size_t size);
 long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining);
 
+/* A system call by its number, as any thread makes it through syscall(). By any thread. */
+long vt_call_number(long number, const long a[6]);
+
 /* --- for those who implement them --------------------------------------------------------------------------------- */
 
 #define VT_RW_MAX ((size_t)0x7ffff000) /* the most that the kernel moves in one call (MAX_RW_COUNT) */

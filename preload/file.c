@@ -5,6 +5,7 @@
 #include "park.h"
 #include "sys.h"
 
+#include <aio.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <mqueue.h>
@@ -12,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/fanotify.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/pidfd.h>
 #include <sys/random.h>
@@ -153,6 +156,9 @@ MAKER(inotify_init1, (int flags), (flags), VT_FD_EVENT, flags & IN_NONBLOCK)
 MAKER(epoll_create, (int size), (size), VT_FD_EVENT, false)
 MAKER(epoll_create1, (int flags), (flags), VT_FD_EVENT, false)
 MAKER(pidfd_open, (pid_t pid, unsigned flags), (pid, flags), VT_FD_EVENT, flags & O_NONBLOCK)
+MAKER(fanotify_init, (unsigned flags, unsigned event_flags), (flags, event_flags), VT_FD_EVENT, flags & FAN_NONBLOCK)
+MAKER(memfd_create, (const char *name, unsigned flags), (name, flags), VT_FD_FILE, false)
+MAKER(shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode), VT_FD_FILE, false)
 MAKER(mkstemp, (char *name), (name), VT_FD_FILE, false)
 MAKER(mkstemp64, (char *name), (name), VT_FD_FILE, false)
 MAKER(mkostemp, (char *name, int flags), (name, flags), VT_FD_FILE, false)
@@ -515,6 +521,20 @@ QUEUE_FUNCTION(int, mq_timedsend,
                (mqd_t queue, const char *msg, size_t n, unsigned priority, const struct timespec *timeout),
                (queue, msg, n, priority, timeout),
                vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
+
+/* --- asynchronous I/O by libc's threads --------------------------------------------------------------------------- */
+
+VT_HANDED_FUNCTION(int, aio_suspend, (const struct aiocb *const list[], int n, const struct timespec *restrict timeout),
+                   (list, n, timeout))
+VT_HANDED_FUNCTION(int, aio_suspend64,
+                   (const struct aiocb64 *const list[], int n, const struct timespec *restrict timeout),
+                   (list, n, timeout))
+VT_HANDED_FUNCTION(int, lio_listio,
+                   (int mode, struct aiocb *const list[restrict], int n, struct sigevent *restrict event),
+                   (mode, list, n, event))
+VT_HANDED_FUNCTION(int, lio_listio64,
+                   (int mode, struct aiocb64 *const list[restrict], int n, struct sigevent *restrict event),
+                   (mode, list, n, event))
 
 /* --- random numbers ----------------------------------------------------------------------------------------------- */
 

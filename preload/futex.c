@@ -7,6 +7,7 @@
  * (libstdc++'s futures and static initialisers do without) the kernel is asked what kind of page the word
  * lies on, and where it will not tell, the wait is the kernel's. Wakes and requeues without the flag reach
  * both queues in any case. */
+#include "call.h"
 #include "clock.h"
 #include "handoff.h"
 #include "life.h"
@@ -325,7 +326,7 @@ static long dispatch(long number, const long a[6])
     default:
         break;
     }
-    return vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return vt_call_number(number, a);
 }
 
 VT_EXPORT long syscall(long number, ...)

@@ -22,6 +22,8 @@ HANDED(int, getnameinfo,
        (const struct sockaddr *restrict addr, socklen_t length, char *restrict host, socklen_t host_length,
         char *restrict service, socklen_t service_length, int flags),
        (addr, length, host, host_length, service, service_length, flags))
+HANDED(int, getaddrinfo_a, (int mode, struct gaicb *list[restrict], int n, struct sigevent *restrict event),
+       (mode, list, n, event))
 HANDED(int, gai_suspend, (const struct gaicb *const list[], int n, const struct timespec *timeout), (list, n, timeout))
 
 HANDED(struct hostent *, gethostbyname, (const char *name), (name))
@@ -43,6 +45,16 @@ HANDED(struct hostent *, gethostent, (void), ())
 
 HANDED(struct netent *, getnetbyname, (const char *name), (name))
 HANDED(struct netent *, getnetbyaddr, (uint32_t net, int type), (net, type))
+HANDED(int, getnetbyname_r,
+       (const char *restrict name, struct netent *restrict entry, char *restrict buf, size_t size,
+        struct netent **restrict result, int *restrict error),
+       (name, entry, buf, size, result, error))
+HANDED(int, getnetbyaddr_r,
+       (uint32_t net, int type, struct netent *restrict entry, char *restrict buf, size_t size,
+        struct netent **restrict result, int *restrict error),
+       (net, type, entry, buf, size, result, error))
+HANDED(int, innetgr, (const char *group, const char *host, const char *user, const char *domain),
+       (group, host, user, domain))
 HANDED(struct servent *, getservbyname, (const char *name, const char *protocol), (name, protocol))
 HANDED(struct servent *, getservbyport, (int port, const char *protocol), (port, protocol))
 HANDED(int, getservbyname_r,

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <wchar.h>
 
 #undef getc
@@ -200,6 +201,10 @@ FUNCTION(ssize_t, getdelim, (char **restrict line, size_t *restrict n, int delim
 FUNCTION(ssize_t, __getdelim, (char **restrict line, size_t *restrict n, int delimiter, FILE *restrict fp),
          (line, n, delimiter, fp), fp, has_delimiter(fp, delimiter), before_input(fp, false), -1)
 
+FUNCTION(char *, gets, (char *buf), (buf), stdin, has_delimiter(stdin, '\n'), before_input(stdin, false), NULL)
+FUNCTION(char *, __gets_chk, (char *buf, size_t size), (buf, size), stdin, has_delimiter(stdin, '\n'),
+         before_input(stdin, false), NULL)
+
 /* Variadic ones stand on libc's with a va_list. */
 #define VARIADIC(type, name, parameters, last, call)                                                              \
     type name parameters;                                                                                         \
@@ -272,6 +277,27 @@ FUNCTION(wchar_t *, fgetws, (wchar_t *restrict buf, int n, FILE *restrict fp), (
          before_wide_input(fp), NULL)
 FUNCTION(wchar_t *, fgetws_unlocked, (wchar_t *restrict buf, int n, FILE *restrict fp), (buf, n, fp), fp, false,
          before_wide_input(fp), NULL)
+FUNCTION(wchar_t *, __fgetws_chk, (wchar_t *restrict buf, size_t size, int n, FILE *restrict fp), (buf, size, n, fp),
+         fp, false, before_wide_input(fp), NULL)
+FUNCTION(wchar_t *, __fgetws_unlocked_chk, (wchar_t *restrict buf, size_t size, int n, FILE *restrict fp),
+         (buf, size, n, fp), fp, false, before_wide_input(fp), NULL)
+FUNCTION(wint_t, __wuflow, (FILE * fp), (fp), fp, false, before_wide_input(fp), WEOF)
+FUNCTION(wint_t, __wunderflow, (FILE * fp), (fp), fp, false, before_wide_input(fp), WEOF)
+
+#define WIDE_SCAN_FAMILY(vfwscan, fwscan, vwscan, wscan)                                                          \
+    FUNCTION(int, vfwscan, (FILE *restrict fp, const wchar_t *restrict format, va_list list), (fp, format, list), \
+             fp, false, before_wide_input(fp), EOF)                                                               \
+    int vwscan(const wchar_t *restrict format, va_list list);                                                     \
+    VT_EXPORT int vwscan(const wchar_t *restrict format, va_list list)                                            \
+    {                                                                                                             \
+        return vfwscan(stdin, format, list);                                                                      \
+    }                                                                                                             \
+    VARIADIC(int, fwscan, (FILE *restrict fp, const wchar_t *restrict format, ...), format,                       \
+             vfwscan(fp, format, list))                                                                           \
+    VARIADIC(int, wscan, (const wchar_t *restrict format, ...), format, vfwscan(stdin, format, list))
+
+WIDE_SCAN_FAMILY(__isoc99_vfwscanf, __isoc99_fwscanf, __isoc99_vwscanf, __isoc99_wscanf)
+WIDE_SCAN_FAMILY(__isoc23_vfwscanf, __isoc23_fwscanf, __isoc23_vwscanf, __isoc23_wscanf)
 
 /* --- output ------------------------------------------------------------------------------------------------------- */
 
@@ -383,9 +409,34 @@ FUNCTION(wint_t, fputwc, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX
 FUNCTION(wint_t, putwc, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
 FUNCTION(wint_t, putwchar, (wchar_t c), (c), stdout, room(stdout, MB_LEN_MAX), before_output(stdout, 1), WEOF)
 FUNCTION(int, fputws, (const wchar_t *restrict s, FILE *restrict fp), (s, fp), fp, false, before_output(fp, TEXT), -1)
+FUNCTION(wint_t, fputwc_unlocked, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
+FUNCTION(wint_t, putwc_unlocked, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
+FUNCTION(wint_t, putwchar_unlocked, (wchar_t c), (c), stdout, room(stdout, MB_LEN_MAX), before_output(stdout, 1), WEOF)
+FUNCTION(wint_t, __woverflow, (FILE * fp, wint_t c), (fp, c), fp, false, before_output(fp, 1), WEOF)
+FUNCTION(int, fputws_unlocked, (const wchar_t *restrict s, FILE *restrict fp), (s, fp), fp, false,
+         before_output(fp, TEXT), -1)
 FUNCTION(int, vfwprintf, (FILE *restrict fp, const wchar_t *restrict format, va_list list), (fp, format, list), fp,
          false, before_output(fp, TEXT), -1)
 VARIADIC(int, fwprintf, (FILE *restrict fp, const wchar_t *restrict format, ...), format, vfwprintf(fp, format, list))
+FUNCTION(int, __vfwprintf_chk, (FILE *restrict fp, int flag, const wchar_t *restrict format, va_list list),
+         (fp, flag, format, list), fp, false, before_output(fp, TEXT), -1)
+VARIADIC(int, __fwprintf_chk, (FILE *restrict fp, int flag, const wchar_t *restrict format, ...), format,
+         __vfwprintf_chk(fp, flag, format, list))
+VARIADIC(int, __wprintf_chk, (int flag, const wchar_t *restrict format, ...), format,
+         __vfwprintf_chk(stdout, flag, format, list))
+
+int __vwprintf_chk(int flag, const wchar_t *restrict format, va_list list);
+
+VT_EXPORT int __vwprintf_chk(int flag, const wchar_t *restrict format, va_list list)
+{
+    return __vfwprintf_chk(stdout, flag, format, list);
+}
+
+VT_EXPORT int vwprintf(const wchar_t *restrict format, va_list list)
+{
+    return vfwprintf(stdout, format, list);
+}
+
 VARIADIC(int, wprintf, (const wchar_t *restrict format, ...), format, vfwprintf(stdout, format, list))
 
 VT_EXPORT int fflush(FILE *fp)
@@ -396,6 +447,63 @@ VT_EXPORT int fflush(FILE *fp)
 }
 
 FUNCTION(int, fflush_unlocked, (FILE * fp), (fp), fp, false, before_flush(fp), EOF)
+
+/* --- the system's log ------------------------------------------------------------------------------------------------- */
+
+/* The daemon takes what comes, as a rule at once. */
+static _Atomic bool log_is_slow;
+
+static enum way before_log(void)
+{
+    return atomic_load_explicit(&log_is_slow, memory_order_relaxed) ? HANDED : TIMED;
+}
+
+static void logged(uint64_t start)
+{
+    bool slow = vt_now() - start > LONG_NS;
+    if (slow != atomic_load_explicit(&log_is_slow, memory_order_relaxed))
+        atomic_store_explicit(&log_is_slow, slow, memory_order_relaxed);
+}
+
+#define LOG_FUNCTION(name, parameters, arguments)                                                                 \
+    void name parameters;                                                                                         \
+    VT_EXPORT void name parameters                                                                                \
+    {                                                                                                             \
+        bool handed = false;                                                                                      \
+        uint64_t start = 0;                                                                                       \
+        if (vt_on() && vt_is_virtual()) {                                                                         \
+            vt_cancel_point();                                                                                    \
+            start = vt_now();                                                                                     \
+            if ((handed = before_log() == HANDED))                                                                \
+                vt_handoff_begin(#name);                                                                          \
+        }                                                                                                         \
+        vt_real(name) arguments;                                                                                  \
+        if (handed)                                                                                               \
+            vt_handoff_end();                                                                                     \
+        if (start)                                                                                                \
+            logged(start);                                                                                        \
+    }
+
+LOG_FUNCTION(vsyslog, (int priority, const char *format, va_list list), (priority, format, list))
+LOG_FUNCTION(__vsyslog_chk, (int priority, int flag, const char *format, va_list list), (priority, flag, format, list))
+
+VT_EXPORT void syslog(int priority, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsyslog(priority, format, list);
+    va_end(list);
+}
+
+void __syslog_chk(int priority, int flag, const char *format, ...);
+
+VT_EXPORT void __syslog_chk(int priority, int flag, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    __vsyslog_chk(priority, flag, format, list);
+    va_end(list);
+}
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 

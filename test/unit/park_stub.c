@@ -10,6 +10,8 @@
 #include "putoff.h"
 #include "real.h"
 #include "sys.h"
+
+long vt_call_number(long number, const long a[6]);
 #include "thread.h"
 
 #include <dlfcn.h>
@@ -274,4 +276,9 @@ int vt_signal_send(struct vt_thread *t, int sig)
     (void)t;
     (void)sig;
     return 0;
+}
+
+long vt_call_number(long number, const long a[6])
+{
+    return vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
