@@ -98,6 +98,7 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
         return -EINVAL;
     memcpy(&bits, set, sizeof bits);
     uint64_t deadline = timeout ? vt_deadline_in(vt_timespec_ns(timeout)) : VT_NEVER;
+    vt_wait_begins(t);
     for (;;) {
         long ret = take_pending(bits, info);
         if (ret == 0) /* what has been sent to the process */
@@ -124,6 +125,9 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
             if (ret == -EAGAIN)
                 continue;
         }
+        /* A kick that was meant for another thread has ended the call: no handler has run. */
+        if (ret == -EINTR && !vt_interrupted(t, VT_PARK_INTERRUPTIBLE))
+            continue;
         /* Of a kick the thread's own word knows. */
         if (ret < 0 || vt_signal_mine((int)ret, info))
             return ret;
