@@ -122,11 +122,40 @@ bool vt_poll_now(int fd, short events);
 /* Whether the descriptor is non-blocking as far as known: then calls are made as they are. */
 #define VT_AS_IS(fd) (vt_fd_bits(fd) & VT_FD_NONBLOCK)
 
-/* The raw call with the place handed over. */
+/* A call that was made with the place handed over has failed with EINTR: whether it is to be made again. The kernel thread
+ * may still have requests under way in a ring, whose completion interrupts what it waits in as a signal does, without
+ * any signal. */
+static inline bool vt_handed_in_vain(void)
+{
+    return !(atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & (VT_SIGNALLED | VT_CANCELLED));
+}
+
+/* call, an expression with the kernel's result, with the place handed over; evaluated again for an EINTR in vain. */
+#define VT_HANDED_CALL(what, call)                                                                                \
+    __extension__({                                                                                               \
+        long handed_;                                                                                             \
+        vt_handoff_begin(what);                                                                                   \
+        do {                                                                                                      \
+            vt_wait_begins(vt_self);                                                                              \
+            handed_ = (call);                                                                                     \
+        } while (handed_ == -EINTR && vt_handed_in_vain());                                                       \
+        vt_handoff_end();                                                                                         \
+        handed_;                                                                                                  \
+    })
+
+/* The same for a function of libc's. */
 #define VT_HANDED(what, call)                                                                                     \
     __extension__({                                                                                               \
+        __typeof__(call) handed_;                                                                                 \
+        int errno_ = errno;                                                                                       \
         vt_handoff_begin(what);                                                                                   \
-        __auto_type handed_ = (call);                                                                             \
+        for (;;) {                                                                                                \
+            vt_wait_begins(vt_self);                                                                              \
+            handed_ = (call);                                                                                     \
+            if (handed_ != (__typeof__(handed_))-1 || errno != EINTR || !vt_handed_in_vain())                                    \
+                break;                                                                                            \
+            errno = errno_;                                                                                       \
+        }                                                                                                         \
         vt_handoff_end();                                                                                         \
         handed_;                                                                                                  \
     })

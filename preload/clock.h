@@ -50,6 +50,16 @@ static inline uint64_t vt_deadline_in(uint64_t ns)
     return ns < VT_NEVER - now ? now + ns : VT_NEVER;
 }
 
+/* What is left until the deadline, as a time-out of the kernel's; NULL for VT_NEVER. */
+static inline struct timespec *vt_timespec_left(uint64_t deadline, struct timespec *left)
+{
+    if (deadline == VT_NEVER)
+        return NULL;
+    uint64_t now = vt_now(), ns = now < deadline ? deadline - now : 0;
+    *left = (struct timespec){.tv_sec = (time_t)(ns / VT_SECOND_NS), .tv_nsec = (long)(ns % VT_SECOND_NS)};
+    return left;
+}
+
 /* The deadline for an absolute time of a waitable clock, by what that clock says now; NULL is never. */
 static inline uint64_t vt_deadline(clockid_t clock, const struct timespec *until)
 {

@@ -32,7 +32,7 @@ enum vt_fd_bits {
     VT_FD_NO_TIMEO = 256,     /* SO_RCVTIMEO and SO_SNDTIMEO are zero */
     VT_FD_LOWAT = 512,        /* SO_RCVLOWAT has been set */
     VT_FD_LINGER = 1024,      /* close may block */
-    VT_FD_PIECEMEAL = 2048,   /* what stdio wants from it comes in pieces that take their time */
+    VT_FD_PIECEMEAL = 2048,   /* what libc or the kernel wants of it in one go comes in pieces that take their time */
 };
 
 struct vt_fd {

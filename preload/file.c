@@ -1,5 +1,6 @@
 /* Making, changing and closing descriptors, for the hints; and calls on files that may block. */
 #include "call.h"
+#include "clock.h"
 #include "fd.h"
 #include "io.h"
 #include "park.h"
@@ -68,7 +69,7 @@ static int open_virtual(int dir, const char *path, int flags, mode_t mode)
     vt_cancel_point();
     /* O_LARGEFILE is what libc adds, and means nothing to this kernel. */
     if (may_wait(dir, path, flags))
-        return (int)vt_result(VT_HANDED("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode)));
+        return (int)vt_result(VT_HANDED_CALL("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode)));
     return (int)vt_result(vt_sys4(SYS_openat, dir, (long)path, flags, mode));
 }
 
@@ -318,8 +319,11 @@ VT_EXPORT int close(int fd)
         return vt_real(close)(fd);
     vt_cancel_point();
     if (bits & VT_FD_LINGER)
-        return (int)vt_result(VT_HANDED("close", vt_sys1(SYS_close, fd)));
-    return (int)vt_result(vt_sys1(SYS_close, fd));
+        vt_handoff_begin("close");
+    long ret = vt_sys1(SYS_close, fd); /* once: with EINTR too the descriptor is gone */
+    if (bits & VT_FD_LINGER)
+        vt_handoff_end();
+    return (int)vt_result(ret);
 }
 VT_ALIAS(close, __close);
 
@@ -348,7 +352,7 @@ static int sync_virtual(int fd, uint32_t flags, long number, const char *what)
         ret = vt_io_do(&req, VT_NEVER, 0); /* not interrupted by signals */
     }
     if (ret == -EOPNOTSUPP)
-        ret = VT_HANDED(what, vt_sys1(number, fd));
+        ret = VT_HANDED_CALL(what, vt_sys1(number, fd));
     return (int)vt_result(ret);
 }
 
@@ -396,7 +400,19 @@ static bool never_waits(int fd)
     return kind == VT_FD_FILE || kind == VT_FD_UNKNOWN || vt_fd_nonblocking(fd);
 }
 
-#define COPY_FUNCTION(name, parameters, arguments, in, out, nonblock)                                             \
+/* Parks until fd, if it is one to wait for, is ready: 0, -EINTR or -EAGAIN. */
+static long await_ready(int fd, short events)
+{
+    if (never_waits(fd) || vt_poll_now(fd, events))
+        return 0;
+    long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
+    return ret == -EINTR || ret == -EAGAIN ? ret : 0;
+}
+
+/* What is ready may still be too little, so that the call blocks. Where that has been seen the place is handed over. */
+#define COPY_LONG_NS UINT64_C(500000)
+
+#define COPY_FUNCTION(name, parameters, arguments, in, in_events, out, out_events, nonblock)                      \
     VT_EXPORT ssize_t name parameters                                                                             \
     {                                                                                                             \
         if (!vt_on() || !vt_is_virtual())                                                                         \
@@ -404,17 +420,30 @@ static bool never_waits(int fd)
         vt_cancel_point();                                                                                        \
         if ((nonblock) || (never_waits(in) && never_waits(out)))                                                  \
             return vt_real(name) arguments;                                                                       \
-        return VT_HANDED(#name, vt_real(name) arguments);                                                         \
+        long err = await_ready(in, in_events);                                                                    \
+        if (err == 0)                                                                                             \
+            err = await_ready(out, out_events);                                                                   \
+        if (err)                                                                                                  \
+            return vt_result(err);                                                                                \
+        uint64_t start = vt_now();                                                                                \
+        ssize_t ret = vt_fd_bits(out) & VT_FD_PIECEMEAL ? VT_HANDED(#name, vt_real(name) arguments)               \
+                                                        : vt_real(name) arguments;                                \
+        if (vt_now() - start > COPY_LONG_NS)                                                                      \
+            vt_fd_set(out, VT_FD_PIECEMEAL);                                                                      \
+        else                                                                                                      \
+            vt_fd_clear(out, VT_FD_PIECEMEAL);                                                                    \
+        return ret;                                                                                               \
     }
 
-COPY_FUNCTION(sendfile, (int out, int in, off_t *offset, size_t n), (out, in, offset, n), in, out, false)
+COPY_FUNCTION(sendfile, (int out, int in, off_t *offset, size_t n), (out, in, offset, n), in, POLLIN, out, POLLOUT,
+              false)
 VT_ALIAS(sendfile, sendfile64);
 COPY_FUNCTION(splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
-              (in, in_at, out, out_at, n, flags), in, out, false)
-COPY_FUNCTION(tee, (int in, int out, size_t n, unsigned flags), (in, out, n, flags), in, out,
+              (in, in_at, out, out_at, n, flags), in, POLLIN, out, POLLOUT, false)
+COPY_FUNCTION(tee, (int in, int out, size_t n, unsigned flags), (in, out, n, flags), in, POLLIN, out, POLLOUT,
               flags & SPLICE_F_NONBLOCK)
 COPY_FUNCTION(vmsplice, (int fd, const struct iovec *iov, size_t count, unsigned flags), (fd, iov, count, flags), fd,
-              fd, flags & SPLICE_F_NONBLOCK)
+              POLLIN | POLLOUT, fd, POLLIN | POLLOUT, flags & SPLICE_F_NONBLOCK)
 VT_HANDED_FUNCTION(ssize_t, copy_file_range,
                    (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
                    (in, in_at, out, out_at, n, flags))
@@ -450,17 +479,21 @@ VT_ALIAS(lockf, lockf64);
 
 VT_EXPORT int semtimedop(int id, struct sembuf *ops, size_t count, const struct timespec *timeout)
 {
-    if (!vt_on() || !vt_is_virtual() || count != 1 || (ops->sem_flg & IPC_NOWAIT) || ops->sem_op > 0) {
-        if (!vt_on() || !vt_is_virtual() || count == 0)
-            return vt_real(semtimedop)(id, ops, count, timeout);
-        return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
+    if (!vt_on() || !vt_is_virtual() || count == 0)
+        return vt_real(semtimedop)(id, ops, count, timeout);
+    if (count == 1) {
+        struct sembuf now = *ops;
+        now.sem_flg |= IPC_NOWAIT;
+        long ret = vt_sys4(SYS_semtimedop, id, (long)&now, 1, 0);
+        if (ret != -EAGAIN || (ops->sem_flg & IPC_NOWAIT))
+            return (int)vt_result(ret);
     }
-    struct sembuf now = *ops;
-    now.sem_flg |= IPC_NOWAIT;
-    long ret = vt_sys4(SYS_semtimedop, id, (long)&now, 1, 0);
-    if (ret != -EAGAIN)
-        return (int)vt_result(ret);
-    return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
+    if (!timeout || timeout->tv_sec < 0 || !vt_nsec_valid(timeout))
+        return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
+    uint64_t deadline = vt_deadline_in(vt_timespec_ns(timeout));
+    struct timespec left;
+    return (int)vt_result(VT_HANDED_CALL(
+        "semop", vt_sys4(SYS_semtimedop, id, (long)ops, (long)count, (long)vt_timespec_left(deadline, &left))));
 }
 
 VT_EXPORT int semop(int id, struct sembuf *ops, size_t count)

@@ -180,7 +180,7 @@ static bool waiting(long number, const long a[6], long *ret)
     default:
         return false;
     }
-    *ret = VT_HANDED("syscall", vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+    *ret = VT_HANDED_CALL("syscall", vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]));
     return true;
 }
 

@@ -30,16 +30,6 @@ static bool zero(const struct timespec *t)
     return t && t->tv_sec == 0 && t->tv_nsec == 0;
 }
 
-/* What is left until the deadline; NULL for never. */
-static const struct timespec *left_of(uint64_t deadline, struct timespec *left)
-{
-    if (deadline == VT_NEVER)
-        return NULL;
-    uint64_t now = vt_now(), ns = now < deadline ? deadline - now : 0;
-    *left = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
-    return left;
-}
-
 /* Whether the mask is another than that which the thread has. */
 static bool mask_differs(const sigset_t *mask, size_t size)
 {
@@ -121,7 +111,7 @@ long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
         return vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)&left, (long)mask, (long)size, 0);
     }
     if (mask_differs(mask, size))
-        return VT_HANDED("ppoll", vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)left_of(deadline, &left), (long)mask,
+        return VT_HANDED_CALL("ppoll", vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)vt_timespec_left(deadline, &left), (long)mask,
                                           (long)size, 0));
     return poll_wait(fds, n, deadline);
 }
@@ -283,10 +273,10 @@ long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struc
                 return ret;
         }
     }
-    const struct timespec *t = left_of(deadline, &left);
+    const struct timespec *t = vt_timespec_left(deadline, &left);
     if (zero(timeout) && !differs)
         return vt_sys6(SYS_pselect6, n, (long)in, (long)out, (long)except, (long)t, 0);
-    return VT_HANDED("select", vt_sys6(SYS_pselect6, n, (long)in, (long)out, (long)except, (long)t,
+    return VT_HANDED_CALL("select", vt_sys6(SYS_pselect6, n, (long)in, (long)out, (long)except, (long)t,
                                        mask ? (long)&with : 0));
 }
 
@@ -310,7 +300,7 @@ VT_EXPORT int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *r
     long ret = vt_call_pselect(n, in, out, except, &t, NULL, 0);
     if (deadline != VT_NEVER) { /* what is left, as the kernel says it */
         struct timespec left;
-        left_of(deadline, &left);
+        vt_timespec_left(deadline, &left);
         *timeout = (struct timeval){.tv_sec = left.tv_sec, .tv_usec = left.tv_nsec / 1000};
     }
     return (int)vt_result(ret);
@@ -336,13 +326,14 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
     uint64_t deadline = deadline_of(timeout);
     if (!zero(timeout) && mask_differs(mask, size)) {
         struct timespec left;
-        const struct timespec *t = left_of(deadline, &left);
-        long ret = VT_HANDED("epoll_pwait", vt_sys6(SYS_epoll_pwait2, fd, (long)events, max, (long)t, (long)mask,
-                                                    (long)size));
+        long ret = VT_HANDED_CALL("epoll_pwait",
+                                  vt_sys6(SYS_epoll_pwait2, fd, (long)events, max,
+                                          (long)vt_timespec_left(deadline, &left), (long)mask, (long)size));
         if (ret != -ENOSYS)
             return ret;
+        const struct timespec *t = vt_timespec_left(deadline, &left);
         int ms = t ? (int)((t->tv_sec > 2000000 ? 2000000 : t->tv_sec) * 1000 + (t->tv_nsec + 999999) / 1000000) : -1;
-        return VT_HANDED("epoll_pwait", vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
+        return VT_HANDED_CALL("epoll_pwait", vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
     }
     unsigned flags = VT_PARK_INTERRUPTIBLE;
     bool first = zero(timeout) || max <= 0 || vt_fd_try_first(fd, VT_FD_POLLS);

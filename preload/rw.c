@@ -275,15 +275,13 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
         ret = vt_out_wait(&out, done);
         if (ret == VT_RETRY) {
             struct iovec rest = {(char *)iov->iov_base + begun, iov->iov_len - begun};
-            ret = VT_HANDED("write", begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1)
-                                           : vt_sys3(SYS_writev, fd, (long)iov, count));
+            ret = VT_HANDED_CALL("write", begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1)
+                                                : vt_sys3(SYS_writev, fd, (long)iov, count));
             if (ret < 0)
                 return done ? done : ret;
             done += ret;
-            bool cut = begun && (size_t)ret < rest.iov_len; /* a blocking call stops short for a good reason */
-            bool all = begun == 0;
             begun = advance(&iov, &count, begun, (size_t)ret);
-            if (count == 0 || cut || all)
+            if (count == 0 || !vt_handed_in_vain()) /* or a handler has cut it short */
                 return done;
             out.futile = 0;
         } else if (ret != 0) {

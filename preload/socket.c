@@ -36,18 +36,48 @@ static long recv_with_address(int fd, void *buf, size_t n, int flags, struct soc
     return ret;
 }
 
+/* How many bytes of n the call waits for. */
+static size_t recv_least(int fd, size_t n, int flags)
+{
+    int low = 1;
+    socklen_t length = sizeof low;
+    if (!(flags & MSG_WAITALL)) {
+        if (!(vt_fd_bits(fd) & VT_FD_LOWAT))
+            return 1;
+        vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVLOWAT, (long)&low, (long)&length, 0);
+    }
+    if (!is_stream(fd))
+        return 1;
+    return (flags & MSG_WAITALL) || (size_t)low > n ? n : (size_t)low;
+}
+
+/* MSG_PEEK for more than what comes first: the kernel waits. */
+static long peek_all(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length)
+{
+    for (;;) {
+        long ret = VT_HANDED_CALL("recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
+        /* Short at the end, for a handler, when the time is over; or because of our own requests. */
+        if (ret <= 0 || (size_t)ret >= n || !vt_handed_in_vain() || vt_poll_now(fd, POLLRDHUP) ||
+            vt_fd_deadline(fd, SO_RCVTIMEO) != VT_NEVER)
+            return ret;
+    }
+}
+
 long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length)
 {
     if ((flags & IN_AS_IS) || VT_AS_IS(fd))
         return vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length);
-    if ((vt_fd_bits(fd) & VT_FD_LOWAT) || (flags & (MSG_WAITALL | MSG_PEEK)) == (MSG_WAITALL | MSG_PEEK))
-        return VT_HANDED("recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
     if (n > VT_RW_MAX)
         n = VT_RW_MAX;
+    size_t done = 0, least = 1;
+    if (__builtin_expect((flags & MSG_WAITALL) || (vt_fd_bits(fd) & VT_FD_LOWAT), 0)) {
+        least = recv_least(fd, n, flags);
+        if (least > 1 && (flags & MSG_PEEK))
+            return peek_all(fd, buf, n, flags, addr, length);
+    }
     int once = flags & ~MSG_WAITALL;
     bool first = n == 0 || !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
-    size_t done = 0;
     for (;;) {
         long ret = -EAGAIN;
         char *at = (char *)buf + done;
@@ -71,8 +101,6 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
                                         .len = (uint32_t)(n - done), .op_flags = (uint32_t)once};
                 ret = vt_wait_for(fd, n ? &req : NULL, POLLIN, deadline);
             }
-            if (ret == (long)(n - done))
-                vt_fd_plenty(fd);
             if (ret == VT_RETRY) {
                 first = true;
                 continue;
@@ -81,7 +109,7 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
         if (ret <= 0)
             return done ? (long)done : ret;
         done += (size_t)ret;
-        if (!(flags & MSG_WAITALL) || done >= n || !is_stream(fd))
+        if (done >= least)
             return (long)done;
         first = true;
     }
@@ -116,12 +144,43 @@ static void note_sent(const struct msghdr *msg)
     }
 }
 
+static long recvmsg_call(int fd, struct msghdr *msg, int flags);
+
+/* MSG_WAITALL into several pieces. */
+static long recv_pieces(int fd, struct msghdr *msg, int flags)
+{
+    size_t done = 0, begun;
+    long ret = recvmsg_call(fd, msg, flags & ~MSG_WAITALL);
+    if (ret <= 0 || (msg->msg_flags & MSG_TRUNC) || !is_stream(fd))
+        return ret;
+    done = begun = (size_t)ret;
+    for (size_t i = 0; i < msg->msg_iovlen; i++) {
+        const struct iovec *v = &msg->msg_iov[i];
+        if (begun >= v->iov_len) {
+            begun -= v->iov_len;
+            continue;
+        }
+        ret = vt_call_recvfrom(fd, (char *)v->iov_base + begun, v->iov_len - begun, flags, NULL, NULL);
+        if (ret > 0)
+            done += (size_t)ret;
+        if (ret < 0 || (size_t)ret < v->iov_len - begun)
+            break;
+        begun = 0;
+    }
+    return (long)done;
+}
+
 static long recvmsg_call(int fd, struct msghdr *msg, int flags)
 {
     if ((flags & IN_AS_IS) || VT_AS_IS(fd))
         return vt_sys3(SYS_recvmsg, fd, (long)msg, flags);
-    if ((vt_fd_bits(fd) & VT_FD_LOWAT) || (flags & MSG_WAITALL))
-        return VT_HANDED("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
+    if ((vt_fd_bits(fd) & VT_FD_LOWAT) || (flags & MSG_WAITALL)) {
+        /* Ancillary data parts what is received: which, the kernel knows. */
+        if (msg->msg_controllen || (flags & MSG_PEEK))
+            return VT_HANDED_CALL("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
+        if (flags & MSG_WAITALL)
+            return recv_pieces(fd, msg, flags);
+    }
     bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
     for (;;) {
@@ -225,11 +284,15 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
             return some ? (long)done : ret;
         ret = vt_out_wait(out, some ? 1 : 0);
         if (ret == VT_RETRY) {
-            ret = VT_HANDED("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done), (long)(n - done),
+            ret = VT_HANDED_CALL("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done), (long)(n - done),
                                             flags | (some ? MSG_NOSIGNAL : 0), (long)addr, length));
             if (ret < 0)
                 return some ? (long)done : ret;
-            return (long)done + ret;
+            done += (size_t)ret;
+            if (done >= n || !vt_handed_in_vain()) /* or a handler has cut it short */
+                return (long)done;
+            out->futile = 0;
+            continue;
         }
         if (ret != 0)
             return some ? (long)done : ret;
@@ -241,7 +304,7 @@ static long sendto_call(int fd, const void *buf, size_t n, int flags, const stru
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length);
     if (flags & MSG_FASTOPEN) /* connects */
-        return VT_HANDED("send", vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length));
+        return VT_HANDED_CALL("send", vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length));
     struct vt_out out;
     vt_out_start(&out, fd, vt_fd_generation(fd));
     return send_piece(&out, buf, n, flags, addr, length, 0);
@@ -302,7 +365,7 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys3(SYS_sendmsg, fd, (long)msg, flags);
     if (flags & MSG_FASTOPEN)
-        return VT_HANDED("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
+        return VT_HANDED_CALL("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
     struct vt_out out;
     vt_out_start(&out, fd, vt_fd_generation(fd));
     for (;;) {
@@ -315,7 +378,7 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
             if (ret == 0)
                 continue;
             if (ret == VT_RETRY)
-                ret = VT_HANDED("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
+                ret = VT_HANDED_CALL("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
         }
         if (ret >= 0)
             note_sent(msg);
@@ -395,7 +458,7 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     if (VT_AS_IS(fd) || vt_fd_kind(fd) != VT_FD_SOCKET || vt_fd_nonblocking(fd))
         return vt_sys3(SYS_connect, fd, (long)addr, length);
     if (!vt_io_has_ring())
-        return VT_HANDED("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
+        return VT_HANDED_CALL("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
     uint64_t deadline = vt_fd_deadline(fd, SO_SNDTIMEO);
     unsigned flags = vt_restartable(deadline);
     for (;;) {
@@ -408,7 +471,7 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
         /* An earlier call that was interrupted has begun it. A blocking one waits for its end, and the next one finds it. */
         if (ret == -EALREADY || ret == -EINPROGRESS || ret == -EAGAIN) {
             if (ret == -EAGAIN) /* a full backlog in the local domain */
-                return VT_HANDED("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
+                return VT_HANDED_CALL("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
             ret = vt_wait_for(fd, NULL, POLLOUT, deadline);
             if (ret == VT_RETRY)
                 continue;

@@ -114,10 +114,13 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
             if ((atomic_load_explicit(&t->pending, memory_order_seq_cst) & bits) == 0) {
                 /* libc's: a cancellation ends it, in whatever moment it comes. */
                 int saved = errno;
+                vt_wait_begins(t);
                 ret = vt_real(sigtimedwait)(set, info, deadline == VT_NEVER ? NULL : &left);
                 if (ret < 0) {
                     ret = -errno;
                     errno = saved;
+                    if (ret == -EINTR && vt_handed_in_vain())
+                        ret = -EAGAIN; /* again, for what is left of the time */
                 }
             }
             atomic_store_explicit(&t->awaited, 0, memory_order_seq_cst);
