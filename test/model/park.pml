@@ -18,10 +18,12 @@
 #define GIVERS 1
 #endif
 #ifndef HANDOFFS
-#define HANDOFFS 0 /* at most, by each thread */
+#define HANDOFFS 0 /* at most, by the first thread */
+#endif
+#ifndef PLACES
+#define PLACES 2 /* or 1 */
 #endif
 #define CARRIERS 2
-#define PLACES 2
 #define NONE 9
 
 #define NO_PERMIT 0
@@ -34,8 +36,8 @@ bool runnable[THREADS], running[THREADS], ended[THREADS];
 byte handoffs[THREADS];
 chan queue = [THREADS] of { byte };
 
-bool idle[PLACES], called[PLACES], rung[PLACES];
-byte attendant[PLACES] = NONE; /* the place's carrier */
+bool idle[2], called[2], rung[2];
+byte attendant[2] = NONE; /* the place's carrier */
 byte nidle;
 bool searching;
 
@@ -67,18 +69,6 @@ inline spare_give() {
 inline call_one() {
     atomic { /* idle_lock */
         vc = NONE;
-#ifdef WITHOUT_OTHERS
-        /* Only the place on top of the list, which can be any. */
-        if
-        :: idle[0] -> vp = 0
-        :: idle[1] -> vp = 1
-        :: else -> vp = NONE
-        fi;
-        if
-        :: vp != NONE && attendant[vp] == NONE -> spare_take(); if :: vc == NONE -> vp = NONE :: else fi
-        :: else
-        fi;
-#else
         if
         :: asleep(0) -> vp = 0
         :: asleep(1) -> vp = 1
@@ -86,7 +76,6 @@ inline call_one() {
         :: orphan(1) && any_spare -> vp = 1; spare_take()
         :: else -> vp = NONE
         fi;
-#endif
         if
         :: vp != NONE -> idle[vp] = false; nidle--; called[vp] = true
         :: else
@@ -165,7 +154,11 @@ inline ready(t) {
 inline unblock(t) {
     if
     :: atomic { token[t] != BLOCKED -> token[t] = PERMIT }
+#ifndef WITHOUT_ORDER
     :: atomic { token[t] == BLOCKED -> token[t] = PERMIT }; token[t] = NO_PERMIT; ready(t)
+#else
+    :: atomic { token[t] == BLOCKED -> token[t] = PERMIT }; ready(t); token[t] = NO_PERMIT
+#endif
     fi
 }
 
@@ -242,9 +235,7 @@ end_spare:
                 if
                 :: atomic { token[t] == NO_PERMIT -> running[t] = false; token[t] = BLOCKED }
                 :: atomic { token[t] != NO_PERMIT -> running[t] = false };
-#ifndef WITHOUT_TAKING
                     token[t] = NO_PERMIT;
-#endif
                     ready(t)
                 fi;
                 break
@@ -253,6 +244,8 @@ end_spare:
                 place[c] = NONE;
                 attendant[p] = NONE;
                 give_away(p);
+                /* What it blocks in ends when the other threads have done their work. */
+                (THREADS == 1 || ended[THREADS - 1]);
                 if /* vt_handoff_end, perhaps */
                 :: true ->
                     atomic {
@@ -320,16 +313,16 @@ init
     byte t;
     atomic {
         for (t : 0 .. THREADS - 1) {
-            handoffs[t] = HANDOFFS;
             runnable[t] = true;
             queue!t
         }
+        handoffs[0] = HANDOFFS;
         t = 0;
-        /* One carrier attends a place; the other place has none yet, and the other carrier is about to join the spares. */
+        /* One carrier attends a place; the other place is unattended, and the other carrier is about to join the spares. */
         attendant[0] = 0;
         place[0] = 0;
-        idle[1] = true;
-        nidle = 1;
+        idle[1] = PLACES == 2;
+        nidle = PLACES - 1;
         run carrier(0);
         run carrier(1);
         for (t : 1 .. GIVERS) {
