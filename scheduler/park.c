@@ -97,7 +97,8 @@ void vt_block(uint64_t deadline)
     vt_leave(t);
 }
 
-void vt_unblock(struct vt_thread *t)
+/* many: one of several that are woken together, which run in their order. */
+static void unblock(struct vt_thread *t, bool many)
 {
     struct vt_thread *me = vt_enter();
     uint32_t old = atomic_exchange_explicit(&t->token, VT_PERMIT, memory_order_acq_rel);
@@ -107,8 +108,8 @@ void vt_unblock(struct vt_thread *t)
             /* It is ours alone: whoever else unblocks it now finds a permit. The wake-up itself is the permit. */
             atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
             vt_chaos();
-            if (me->carrier && me == &me->carrier->self)
-                vt_ready_last(t); /* the loop wakes many: in their order */
+            if (many || (me->carrier && me == &me->carrier->self)) /* the carrier's loop wakes many */
+                vt_ready_last(t);
             else
                 vt_ready(t);
         } else {
@@ -118,9 +119,20 @@ void vt_unblock(struct vt_thread *t)
     vt_leave(me);
 }
 
+void vt_unblock(struct vt_thread *t)
+{
+    unblock(t, false);
+}
+
 /* --- queues by address ----------------------------------------------------------------------------------------------- */
 
 #define VT_BUCKET_BITS 14
+
+enum woken {
+    VT_NOT_WOKEN = 0,
+    VT_WOKEN = 1,
+    VT_WOKEN_GRANTED = 2, /* by one who said so: VT_GRANTED */
+};
 
 struct waiter {
     struct waiter *next, *prev; /* in the bucket */
@@ -128,7 +140,7 @@ struct waiter {
     const void *addr;
     struct bucket *_Atomic bucket; /* changes at a requeue, under both locks */
     uint32_t bits;
-    _Atomic uint32_t woken; /* set with the bucket locked: the waker's last access to the waiter */
+    _Atomic uint32_t woken; /* enum woken; set with the bucket locked: the waker's last access to the waiter */
 };
 
 struct bucket {
@@ -246,7 +258,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
         vt_block(deadline);
     }
     t->wait_on = NULL;
-    return result;
+    return result == 0 && atomic_load_explicit(&w.woken, memory_order_relaxed) == VT_WOKEN_GRANTED ? VT_GRANTED : result;
 }
 
 struct expectation {
@@ -268,10 +280,10 @@ int vt_park(const _Atomic uint32_t *addr, uint32_t expected, uint64_t deadline, 
 }
 
 /* Marks w, which has been dequeued, as woken; returns whom to unblock. w is gone after this. */
-static struct vt_thread *mark(struct waiter *w)
+static struct vt_thread *mark(struct waiter *w, enum woken how)
 {
     struct vt_thread *t = w->thread;
-    atomic_store_explicit(&w->woken, 1, memory_order_release);
+    atomic_store_explicit(&w->woken, how, memory_order_release);
     return t;
 }
 
@@ -297,12 +309,12 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
                 break;
             }
             dequeue(b, w);
-            wake[n++] = mark(w);
+            wake[n++] = mark(w, VT_WOKEN);
         }
         vt_unlock(&b->lock);
         vt_chaos();
         for (unsigned i = 0; i < n; i++)
-            vt_unblock(wake[i]);
+            unblock(wake[i], n > 1);
         total += n;
         if (!more)
             break;
@@ -311,24 +323,25 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
     return total;
 }
 
-void vt_unpark_one(const void *addr, void (*under)(void *, bool woken, bool more), void *arg)
+void vt_unpark_one(const void *addr, bool (*under)(void *, uint32_t bits, bool more), void *arg)
 {
     struct bucket *b = bucket_of(addr);
     struct vt_thread *me = vt_enter(), *wake = NULL;
+    struct waiter *first = NULL;
     bool more = false;
     vt_lock(&b->lock);
-    for (struct waiter *w = b->first, *next; w; w = next) {
-        next = w->next;
+    for (struct waiter *w = b->first; w && !more; w = w->next) {
         if (w->addr != addr)
             continue;
-        if (wake) {
-            more = true;
-            break;
-        }
-        dequeue(b, w);
-        wake = mark(w);
+        more = first != NULL;
+        if (!first)
+            first = w;
     }
-    under(arg, wake != NULL, more);
+    if (first)
+        dequeue(b, first);
+    bool granted = under(arg, first ? first->bits : 0, more);
+    if (first)
+        wake = mark(first, granted ? VT_WOKEN_GRANTED : VT_WOKEN);
     vt_unlock(&b->lock);
     vt_chaos();
     if (wake)
@@ -380,7 +393,7 @@ int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned 
     /* Unblocking is allowed with a bucket locked: it takes no bucket. */
     for (struct waiter *w = list, *next; w; w = next) {
         next = w->next;
-        vt_unblock(mark(w));
+        vt_unblock(mark(w, VT_WOKEN));
     }
     if (d != b)
         vt_unlock(&d->lock);

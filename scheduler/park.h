@@ -41,6 +41,9 @@ enum vt_park_flags { /* what ends the wait with EINTR */
 
 #define VT_BITS_ALL UINT32_MAX
 
+/* What a wait gives when the waker has given the waiter what it waits for; no errno. */
+#define VT_GRANTED (-2)
+
 /* Begins a wait of t, the calling thread: handlers that have run before do not matter to it. */
 void vt_wait_begins(struct vt_thread *t);
 
@@ -61,10 +64,11 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
 /* Wakes up to max waiters of addr whose bits meet these, in the order in which they came; returns how many. */
 unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits);
 
-/* Wakes the first waiter of addr. under(arg, woken, more) is called with the bucket locked, after the waiter has been
- * unlinked and before it can run: woken says whether there was one, more whether others stay. Here a lock word or a
- * count of waiters is brought into line with the queue: no waiter of addr can come or go meanwhile. */
-void vt_unpark_one(const void *addr, void (*under)(void *arg, bool woken, bool more), void *arg);
+/* Wakes the first waiter of addr. under(arg, bits, more) is called with the bucket locked, after the waiter has been
+ * unlinked and before it can run: bits are the waiter's, 0 if there was none, more says whether others stay. Here a lock
+ * word or a count of waiters is brought into line with the queue: no waiter of addr can come or go meanwhile. If under
+ * says true the waiter's vt_park gives VT_GRANTED. */
+void vt_unpark_one(const void *addr, bool (*under)(void *arg, uint32_t bits, bool more), void *arg);
 
 /* Wakes up to wake waiters of from and moves up to move further ones to the queue of to, in order. check as above,
  * with both buckets locked. Returns the number woken plus moved, or -1 when check said no; *woken gets the number

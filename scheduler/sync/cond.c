@@ -115,11 +115,12 @@ int vt_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const s
 }
 
 /* Called with the bucket locked, and either nobody woken yet or one who cannot run yet: c is there. */
-static void note_empty(void *arg, bool woken, bool more)
+static bool note_empty(void *arg, uint32_t bits, bool more)
 {
-    (void)woken;
+    (void)bits;
     if (!more)
         atomic_store_explicit(mutex_of(arg), 0, memory_order_relaxed);
+    return false;
 }
 
 int vt_cond_signal(pthread_cond_t *c)

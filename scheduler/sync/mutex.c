@@ -33,6 +33,8 @@ static int acquire(pthread_mutex_t *m, clockid_t clock, const struct timespec *u
         }
     }
     bool late = false;
+    uint32_t bits = VT_BITS_ALL;
+    uint64_t since = 0;
     /* We cannot know whether others are parked, so it is 2 from here on. Acquire, for what the last holder
      * wrote. */
     while (atomic_exchange_explicit(word, 2, memory_order_acquire) != 0) {
@@ -45,10 +47,14 @@ static int acquire(pthread_mutex_t *m, clockid_t clock, const struct timespec *u
             if (late && vt_clock_reached(clock, until))
                 return ETIMEDOUT;
         }
-        int err = vt_park_on(m, held_and_ours, NULL, m, vt_deadline(clock, until), VT_BITS_ALL, 0);
+        int err = vt_park_on(m, held_and_ours, NULL, m, vt_deadline(clock, until), bits, 0);
+        if (err == VT_GRANTED)
+            return 0;
         if (vt_mutex_foreign(vt_mutex_kind(m)))
             return VT_SHARED_NOW;
         late = err == ETIMEDOUT;
+        if (err == 0)
+            bits = vt_bits_after(&since);
     }
     return 0;
 }
@@ -191,9 +197,20 @@ int vt_mutex_trylock(pthread_mutex_t *m)
     return 0;
 }
 
-void vt_mutex_wake(pthread_mutex_t *m)
+/* With the bucket locked: the mutex is there, as we hold it. Release, for what the next holder reads. */
+static bool pass(void *arg, uint32_t bits, bool more)
 {
-    vt_unpark(m, 1, VT_BITS_ALL);
+    pthread_mutex_t *m = arg;
+    (void)more;
+    if (bits == VT_HUNGRY && vt_load(&m->__data.__lock) == 2)
+        return true;
+    atomic_store_explicit(vt_word(&m->__data.__lock), 0, memory_order_release);
+    return false;
+}
+
+void vt_mutex_pass(pthread_mutex_t *m)
+{
+    vt_unpark_one(m, pass, m);
 }
 
 static int check_held(pthread_mutex_t *m, uint32_t kind)
@@ -211,8 +228,7 @@ static void leave(pthread_mutex_t *m, uint32_t kind, unsigned users)
         return;
     vt_store(&m->__data.__owner, 0);
     m->__data.__nusers -= users;
-    if (vt_mutex_free(m))
-        vt_mutex_wake(m);
+    vt_mutex_free(m);
 }
 
 int vt_mutex_unlock(pthread_mutex_t *m)

@@ -5,7 +5,8 @@
  * __nusers the number of holders and of waiters on conditions (pthread_mutex_destroy looks at it). Waiters
  * are parked on the mutex's address.
  *
- * Who unlocks touches the mutex no more after the store that frees it: the next holder may destroy it. */
+ * Who unlocks touches the mutex no more after the store that frees it, or after it has given it to a waiter: the next
+ * holder may destroy it. */
 #ifndef VT_MUTEX_H
 #define VT_MUTEX_H
 
@@ -47,8 +48,8 @@ int vt_mutex_trylock(pthread_mutex_t *m);
 int vt_mutex_clocklock(pthread_mutex_t *m, clockid_t clock, const struct timespec *until);
 int vt_mutex_unlock(pthread_mutex_t *m);
 
-/* Wakes the first of those parked on m. m may be gone. */
-void vt_mutex_wake(pthread_mutex_t *m);
+/* Frees the lock word, which is not 1, and wakes the first of those parked on it, or leaves the word to that one. */
+void vt_mutex_pass(pthread_mutex_t *m);
 
 int vt_mutex_consistent(pthread_mutex_t *m);
 int vt_mutex_setprioceiling(pthread_mutex_t *m, int ceiling, int *old);
@@ -91,14 +92,15 @@ static inline bool vt_mutex_take(pthread_mutex_t *m)
                                                    memory_order_relaxed);
 }
 
-/* Frees the lock word. True if somebody may be parked. */
-static inline bool vt_mutex_free(pthread_mutex_t *m)
+/* Frees the lock word. */
+static inline void vt_mutex_free(pthread_mutex_t *m)
 {
-    if (vt_single_threaded) {
+    uint32_t was = 1;
+    if (vt_single_threaded)
         vt_store(&m->__data.__lock, 0);
-        return false;
-    }
-    return atomic_exchange_explicit(vt_word(&m->__data.__lock), 0, memory_order_release) > 1;
+    else if (vt_unlikely(!atomic_compare_exchange_strong_explicit(vt_word(&m->__data.__lock), &was, 0,
+                                                                  memory_order_release, memory_order_relaxed)))
+        vt_mutex_pass(m);
 }
 
 /* The uncontended case of a normal mutex, for inlining into the interposed function. False: nothing has been
@@ -119,8 +121,7 @@ static inline bool vt_mutex_unlock_fast(pthread_mutex_t *m)
         return false;
     vt_store(&m->__data.__owner, 0);
     m->__data.__nusers--;
-    if (vt_unlikely(vt_mutex_free(m)))
-        vt_mutex_wake(m);
+    vt_mutex_free(m);
     return true;
 }
 

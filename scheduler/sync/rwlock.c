@@ -107,13 +107,17 @@ struct leaving {
 
 /* With the bucket of the writers locked: frees the lock, and brings the bit into line with the queue. Without
  * a holder to free and a writer to wake, the lock may be gone, except to those who have said so. */
-static void leave(void *arg, bool woken, bool more)
+static bool leave(void *arg, uint32_t bits, bool more)
 {
     struct leaving *v = arg;
     uint32_t s = atomic_load_explicit(state_of(v->lock), memory_order_relaxed), left;
+    bool woken = bits != 0, granted;
     v->writer = woken;
     do {
         left = v->holder ? without_holder(s) : s;
+        granted = bits == VT_HUNGRY && v->holder && writer_may(left);
+        if (granted)
+            left |= VT_RW_WRITER;
         if (!more)
             left &= ~VT_RW_WRITERS_WAIT;
         /* The woken writer will see to the readers if they cannot come in before it. */
@@ -123,6 +127,7 @@ static void leave(void *arg, bool woken, bool more)
         /* Release, for who takes the lock next. */
     } while (!atomic_compare_exchange_weak_explicit(state_of(v->lock), &s, left, memory_order_release,
                                                     memory_order_relaxed));
+    return granted;
 }
 
 /* A holder leaves, or a writer gives up waiting; the first parked writer is woken, and if there is none the
@@ -137,29 +142,67 @@ static void leave_to_writer(pthread_rwlock_t *l, bool holder)
 
 /* After the lock has been freed with writers' bit set and no reader was there to be woken. Only a parked
  * writer makes it certain that the lock still exists. */
-static void writer_instead(void *arg, bool woken, bool more)
+static bool writer_instead(void *arg, uint32_t bits, bool more)
 {
-    if (woken && !more)
+    if (bits && !more)
         atomic_fetch_and_explicit(state_of(arg), ~(uint32_t)VT_RW_WRITERS_WAIT, memory_order_relaxed);
+    return false;
+}
+
+struct freeing {
+    pthread_rwlock_t *lock;
+    uint32_t left; /* the state then */
+    bool woken, more; /* there was a reader; others are to be woken */
+};
+
+/* With the bucket of the readers locked: a writer frees the lock, or gives it to the first parked reader, whom the others
+ * then join. */
+static bool free_to_reader(void *arg, uint32_t bits, bool more)
+{
+    struct freeing *f = arg;
+    uint32_t s = atomic_load_explicit(state_of(f->lock), memory_order_relaxed);
+    f->woken = bits != 0;
+    do {
+        f->left = s & ~VT_RW_WRITER;
+        if (bits == VT_HUNGRY)
+            f->left++;
+        /* The others stay where they are if a writer has to come first. */
+        f->more = more && reader_may(f->lock, f->left);
+        if (f->more || !more)
+            f->left &= ~VT_RW_READERS_WAIT;
+        /* Release, for who takes the lock next. */
+    } while (!atomic_compare_exchange_weak_explicit(state_of(f->lock), &s, f->left, memory_order_release,
+                                                    memory_order_relaxed));
+    return bits == VT_HUNGRY;
+}
+
+static void leave_to_readers(pthread_rwlock_t *l)
+{
+    struct freeing f = {.lock = l};
+    vt_unpark_one(readers_of(l), free_to_reader, &f);
+    if (f.more)
+        vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL);
+    if (!f.woken && (f.left & VT_RW_WRITERS_WAIT))
+        vt_unpark_one(writers_of(l), writer_instead, l);
 }
 
 static void unlock_write(pthread_rwlock_t *l)
 {
     vt_store(&l->__data.__cur_writer, 0);
     bool prefer = prefers_writers(l);
-    uint32_t s = atomic_load_explicit(state_of(l), memory_order_relaxed), left;
+    uint32_t s = atomic_load_explicit(state_of(l), memory_order_relaxed);
     do {
         if ((s & VT_RW_WRITERS_WAIT) && (prefer || !(s & VT_RW_READERS_WAIT))) {
             leave_to_writer(l, true);
             return;
         }
-        left = s & ~(VT_RW_WRITER | VT_RW_READERS_WAIT);
+        if (s & VT_RW_READERS_WAIT) {
+            leave_to_readers(l);
+            return;
+        }
         /* Release, for who takes the lock next. */
-    } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, left, memory_order_release,
+    } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, s & ~VT_RW_WRITER, memory_order_release,
                                                     memory_order_relaxed));
-    if (vt_unlikely(s & VT_RW_READERS_WAIT) && vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL) == 0 &&
-        (left & VT_RW_WRITERS_WAIT))
-        vt_unpark_one(writers_of(l), writer_instead, l);
 }
 
 static void unlock_read(pthread_rwlock_t *l)
@@ -203,6 +246,8 @@ static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct t
         err = take(l, &s);
     }
     bool late = until && until->tv_sec < 0;
+    uint32_t bits = VT_BITS_ALL;
+    uint64_t since = 0;
     while (err == EBUSY) {
         if (late && vt_clock_reached(clock, until)) {
             /* Readers that were kept back by this writer's waiting are not to wait for it any longer. */
@@ -211,10 +256,19 @@ static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct t
             return ETIMEDOUT;
         }
         if ((s & bit) || atomic_compare_exchange_weak_explicit(state_of(l), &s, s | bit, memory_order_relaxed,
-                                                               memory_order_relaxed))
-            late =
+                                                               memory_order_relaxed)) {
+            int woken =
                 vt_park_on(write ? writers_of(l) : readers_of(l), write ? writer_must_wait : reader_must_wait,
-                           NULL, l, vt_deadline(clock, until), VT_BITS_ALL, 0) == ETIMEDOUT;
+                           NULL, l, vt_deadline(clock, until), bits, 0);
+            if (woken == VT_GRANTED) {
+                if (write)
+                    vt_store(&l->__data.__cur_writer, vt_tid());
+                return 0;
+            }
+            late = woken == ETIMEDOUT;
+            if (woken == 0)
+                bits = vt_bits_after(&since);
+        }
         err = take(l, &s);
     }
     return err;

@@ -38,10 +38,14 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
     atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
     /* As the kernel's futex: only a wait without a time is restarted after a handler with SA_RESTART. */
     unsigned flags = until ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE;
+    uint32_t bits = VT_BITS_ALL;
+    uint64_t since = 0;
     for (;;) {
-        int err = vt_park(vt_word(s), 0, vt_deadline(clock, until), VT_BITS_ALL, flags);
-        if (vt_sem_take(sem, VT_SEM_WAITER))
+        int err = vt_park(vt_word(s), 0, vt_deadline(clock, until), bits, flags);
+        if (err == VT_GRANTED || vt_sem_take(sem, VT_SEM_WAITER))
             return 0;
+        if (err == 0)
+            bits = vt_bits_after(&since);
         if (err == ETIMEDOUT ? vt_clock_reached(clock, until) : err == EINTR) {
             if (err == EINTR && (flags & VT_PARK_CANCELLABLE) && !vt_signalled()) {
                 /* If it does not end the thread, neither does it end the wait. */
@@ -57,6 +61,35 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
     }
 }
 
+/* 0 or EOVERFLOW. Release, for who takes it. */
+static int add(struct vt_sem *s, uint64_t d)
+{
+    do {
+        if ((uint32_t)d == SEM_VALUE_MAX)
+            return EOVERFLOW;
+    } while (!atomic_compare_exchange_weak_explicit(&s->data, &d, d + 1, memory_order_release, memory_order_relaxed));
+    return 0;
+}
+
+struct post {
+    struct vt_sem *sem;
+    int err;
+};
+
+/* With the bucket locked. A semaphore with waiters and no value can be given to one of them. */
+static bool post_to(void *arg, uint32_t bits, bool more)
+{
+    struct post *p = arg;
+    uint64_t d = atomic_load_explicit(&p->sem->data, memory_order_relaxed);
+    (void)more;
+    while (bits == VT_HUNGRY && (uint32_t)d == 0)
+        if (atomic_compare_exchange_weak_explicit(&p->sem->data, &d, d - VT_SEM_WAITER, memory_order_release,
+                                                  memory_order_relaxed))
+            return true;
+    p->err = add(p->sem, d);
+    return false;
+}
+
 int vt_sem_post(sem_t *sem)
 {
     struct vt_sem *s = (struct vt_sem *)sem;
@@ -69,13 +102,14 @@ int vt_sem_post(sem_t *sem)
         return err;
     }
     uint64_t d = atomic_load_explicit(&s->data, memory_order_relaxed);
-    do {
+    while (d < VT_SEM_WAITER) {
         if ((uint32_t)d == SEM_VALUE_MAX)
             return EOVERFLOW;
-        /* Release, for who takes it. */
-    } while (!atomic_compare_exchange_weak_explicit(&s->data, &d, d + 1, memory_order_release,
-                                                    memory_order_relaxed));
-    if (d >= VT_SEM_WAITER)
-        vt_unpark(s, 1, VT_BITS_ALL);
-    return 0;
+        /* Release, for who takes it. Waiters that come after this see the value. */
+        if (atomic_compare_exchange_weak_explicit(&s->data, &d, d + 1, memory_order_release, memory_order_relaxed))
+            return 0;
+    }
+    struct post p = {s, 0};
+    vt_unpark_one(s, post_to, &p);
+    return p.err;
 }

@@ -41,6 +41,21 @@ static inline void vt_store(volatile void *field, uint32_t value)
  */
 unsigned vt_spin_limit(uint32_t holder);
 
+/* A lock that is free for an instant only, between a holder's release and its next acquisition, never meets the waiters
+ * that the release has woken. So those that have woken in vain for so long say so by the bits that they park with, and
+ * are then given the lock by who holds it. Not at once: waiting for a sleeper to take it costs the others time. */
+#define VT_HUNGRY       UINT32_C(1)
+#define VT_HUNGRY_AFTER UINT64_C(1000000)
+
+/* The bits to park with again after waking in vain; *since is 0 at first. */
+static inline uint32_t vt_bits_after(uint64_t *since)
+{
+    uint64_t now = vt_now();
+    if (*since == 0)
+        *since = now;
+    return now - *since >= VT_HUNGRY_AFTER ? VT_HUNGRY : VT_BITS_ALL;
+}
+
 /* Acts on a cancellation that has interrupted a wait, if there is one: may not return. */
 void vt_act_on_cancel(void);
 

@@ -105,6 +105,7 @@ struct waiter {
     struct vt_thread *thread;
     const void *addr;
     uint32_t bits;
+    bool granted;
     _Atomic bool woken;
 };
 
@@ -165,7 +166,7 @@ static void wake(struct waiter *w)
 int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
                uint32_t bits, unsigned flags)
 {
-    struct waiter w = {NULL, vt_current(), addr, bits, false};
+    struct waiter w = {NULL, vt_current(), addr, bits, false, false};
     lock();
     if (check && !check(arg)) {
         unlock();
@@ -192,11 +193,11 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
                 *p = w.next;
             }
             unlock();
-            return result;
+            return result == 0 && w.granted ? VT_GRANTED : result;
         }
         vt_block(deadline);
     }
-    return 0;
+    return w.granted ? VT_GRANTED : 0;
 }
 
 struct expectation {
@@ -226,13 +227,15 @@ unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits)
     return n;
 }
 
-void vt_unpark_one(const void *addr, void (*under)(void *, bool, bool), void *arg)
+void vt_unpark_one(const void *addr, bool (*under)(void *, uint32_t, bool), void *arg)
 {
     lock();
     struct waiter *w = take(addr, VT_BITS_ALL);
-    under(arg, w != NULL, any(addr));
-    if (w)
+    bool granted = under(arg, w ? w->bits : 0, any(addr));
+    if (w) {
+        w->granted = granted;
         wake(w);
+    }
     unlock();
 }
 

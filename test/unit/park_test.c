@@ -299,10 +299,11 @@ static void *race(void *arg)
     return NULL;
 }
 
-static void under(void *arg, bool woken, bool more)
+static bool under(void *arg, uint32_t bits, bool more)
 {
     (void)more;
-    *(bool *)arg = woken;
+    *(bool *)arg = bits != 0;
+    return false;
 }
 
 static void *wake_racers(void *arg)
