@@ -1,4 +1,5 @@
-/* dlopen and dlclose: libc initialises the static TLS of a module that comes late only in the threads that it knows of. */
+/* dlopen and dlclose: libc initialises the static TLS of a module that comes late only in the threads that it
+ * knows of. */
 #include "life.h"
 #include "preload.h"
 #include "real.h"
@@ -49,8 +50,8 @@ static bool fits(const char *path)
            head[18] == EM_X86_64;
 }
 
-/* Where the loader would find file for the object map: the first directory of its search path that has it. False: let the
- * loader look. */
+/* Where the loader would find file for the object map: the first directory of its search path that has it.
+ * False: let the loader look. */
 static bool search(struct link_map *map, const char *file, char *path, size_t size)
 {
     Dl_serinfo head, *all;
@@ -81,7 +82,8 @@ int vt_dlopen(const char *file, int mode, void *caller, void **result)
     bool begun = vt_modules_begin();
     void *handle = NULL;
     if (file && *file && !strchr(file, '/') && (map = with_own_path(caller)) &&
-        !(handle = vt_real(dlopen)(file, (mode & ~RTLD_DEEPBIND) | RTLD_NOLOAD)) && search(map, file, path, sizeof path))
+        !(handle = vt_real(dlopen)(file, (mode & ~RTLD_DEEPBIND) | RTLD_NOLOAD)) &&
+        search(map, file, path, sizeof path))
         file = path;
     *result = vt_real(dlopen)(file, mode);
     if (handle)

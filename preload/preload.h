@@ -19,8 +19,8 @@ extern _Atomic int vt_mode;
 /* Decides the mode, once. Any thread, also before the library's constructor. Allocates nothing. */
 int vt_decide(void);
 
-/* Whether the library is at work in this process. When it is not, an interposed function calls vt_real() and nothing
- * else. The answer never changes during the life of a process. */
+/* Whether the library is at work in this process. When it is not, an interposed function calls vt_real() and
+ * nothing else. The answer never changes during the life of a process. */
 static inline bool vt_on(void)
 {
     int mode = atomic_load_explicit(&vt_mode, memory_order_relaxed);

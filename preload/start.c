@@ -4,9 +4,9 @@
 #include "config.h"
 #include "life.h"
 #include "lock.h"
+#include "place.h"
 #include "preload.h"
 #include "real.h"
-#include "place.h"
 #include "stats.h"
 #include "sys.h"
 #include "tcb.h"
@@ -29,7 +29,7 @@ void *vt_real_find(const char *name, _Atomic(void *) *cache)
     return fn;
 }
 
-/* --- the decision --------------------------------------------------------------------------------------------------- */
+/* --- the decision --------------------------------------------------------------------------------------- */
 
 /* The last part of the path of the running executable, or "". */
 static const char *executable_name(char *buf, size_t size)
@@ -63,7 +63,8 @@ int vt_decide(void)
         char path[4096];
         vt_config_read();
         mode = VT_ON;
-        if (vt_config.disable || (vt_config.only && !listed(vt_config.only, executable_name(path, sizeof path))))
+        if (vt_config.disable ||
+            (vt_config.only && !listed(vt_config.only, executable_name(path, sizeof path))))
             mode = VT_OFF;
         atomic_store_explicit(&vt_mode, mode, memory_order_relaxed);
     }
@@ -71,7 +72,7 @@ int vt_decide(void)
     return mode;
 }
 
-/* --- the start -------------------------------------------------------------------------------------------------------- */
+/* --- the start ------------------------------------------------------------------------------------------ */
 
 enum { ENGINE_OFF, ENGINE_STARTING, ENGINE_ON, ENGINE_FAILED };
 static _Atomic int engine;
@@ -121,7 +122,7 @@ bool vt_engine(void)
     }
 }
 
-/* --- fork, main's end, exit ---------------------------------------------------------------------------------------------- */
+/* --- fork, main's end, exit ----------------------------------------------------------------------------- */
 
 static bool forking; /* the engine was there when fork began; under the locks that it takes */
 
@@ -150,8 +151,8 @@ static void in_child(void)
     }
 }
 
-/* glibc runs key destructors when main calls pthread_exit, in up to PTHREAD_DESTRUCTOR_ITERATIONS rounds; ours comes last
- * by asking for one more round each time. */
+/* glibc runs key destructors when main calls pthread_exit, in up to PTHREAD_DESTRUCTOR_ITERATIONS rounds;
+ * ours comes last by asking for one more round each time. */
 static pthread_key_t main_key;
 static int main_rounds;
 

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Starts the engine at the first call; false if it cannot run here, said once on stderr. Threads are libc's own then.
- * Any thread, not in a section. */
+/* Starts the engine at the first call; false if it cannot run here, said once on stderr. Threads are libc's
+ * own then. Any thread, not in a section. */
 bool vt_engine(void);
 
 #endif

@@ -3,8 +3,8 @@
 #include "sys.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ void vt_say(const char *format, ...)
     vt_sys3(SYS_write, 2, (long)text, (long)n);
 }
 
-/* --- how many processors ---------------------------------------------------------------------------------------------- */
+/* --- how many processors -------------------------------------------------------------------------------- */
 
 static long read_file(const char *path, char *buf, size_t size)
 {
@@ -45,8 +45,8 @@ static long read_file(const char *path, char *buf, size_t size)
     return n;
 }
 
-/* Processors' worth of time that the control group allows, rounded up; 0: no limit. Version 2 groups: cpu.max has
- * "QUOTA PERIOD" or "max PERIOD", in each group up to the root. */
+/* Processors' worth of time that the control group allows, rounded up; 0: no limit. Version 2 groups: cpu.max
+ * has "QUOTA PERIOD" or "max PERIOD", in each group up to the root. */
 static unsigned cgroup_quota(void)
 {
     char line[512], path[600];
@@ -59,7 +59,8 @@ static unsigned cgroup_quota(void)
         char text[64];
         unsigned long quota, period;
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        if (read_file(path, text, sizeof text) > 0 && sscanf(text, "%lu %lu", &quota, &period) == 2 && period > 0) {
+        if (read_file(path, text, sizeof text) > 0 && sscanf(text, "%lu %lu", &quota, &period) == 2 &&
+            period > 0) {
             unsigned n = (unsigned)((quota + period - 1) / period);
             if (n && (!least || n < least))
                 least = n;
@@ -85,7 +86,7 @@ static unsigned processors(void)
     return n < VT_CARRIERS_LIMIT ? n : VT_CARRIERS_LIMIT;
 }
 
-/* --- values -------------------------------------------------------------------------------------------------------------- */
+/* --- values --------------------------------------------------------------------------------------------- */
 
 /* A number with an optional suffix K, M or G; false if text is anything else. */
 static bool parse_size(const char *text, bool suffix, unsigned long *out)
@@ -112,8 +113,8 @@ static bool parse_size(const char *text, bool suffix, unsigned long *out)
     return *s == '\0';
 }
 
-static unsigned long number(const char *name, bool suffix, unsigned long low, unsigned long high, unsigned long otherwise,
-                            const char *otherwise_text)
+static unsigned long number(const char *name, bool suffix, unsigned long low, unsigned long high,
+                            unsigned long otherwise, const char *otherwise_text)
 {
     const char *text = getenv(name);
     unsigned long n;
@@ -144,10 +145,11 @@ void vt_config_read(void)
     if (c->disable)
         return;
     c->carriers = (unsigned)number("VTHREAD_CARRIERS", false, 1, VT_CARRIERS_LIMIT, processors(), NULL);
-    c->max_carriers = (unsigned)number("VTHREAD_MAX_CARRIERS", false, 1, VT_MAX_CARRIERS_LIMIT,
-                                       VT_MAX_CARRIERS, NULL);
+    c->max_carriers =
+        (unsigned)number("VTHREAD_MAX_CARRIERS", false, 1, VT_MAX_CARRIERS_LIMIT, VT_MAX_CARRIERS, NULL);
     if (c->max_carriers < c->carriers) {
-        vt_say("VTHREAD_MAX_CARRIERS=%u: fewer than the %u carriers; using %u", c->max_carriers, c->carriers, c->carriers);
+        vt_say("VTHREAD_MAX_CARRIERS=%u: fewer than the %u carriers; using %u", c->max_carriers, c->carriers,
+               c->carriers);
         c->max_carriers = c->carriers;
     }
     c->stack_size = number("VTHREAD_STACK_SIZE", true, VT_STACK_MIN, VT_STACK_MAX, 0, "libc's default");

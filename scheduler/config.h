@@ -8,20 +8,20 @@
 #include <stddef.h>
 
 struct vt_config {
-    unsigned carriers;     /* VTHREAD_CARRIERS: places; 1..1024 */
-    unsigned max_carriers; /* VTHREAD_MAX_CARRIERS: kernel threads that run virtual ones; carriers..65536 */
-    size_t stack_size;     /* VTHREAD_STACK_SIZE: for threads that ask for none; 0: as libc */
-    bool disable;          /* VTHREAD_DISABLE */
-    bool stats;            /* VTHREAD_STATS */
+    unsigned carriers;      /* VTHREAD_CARRIERS: places; 1..1024 */
+    unsigned max_carriers;  /* VTHREAD_MAX_CARRIERS: kernel threads that run virtual ones; carriers..65536 */
+    size_t stack_size;      /* VTHREAD_STACK_SIZE: for threads that ask for none; 0: as libc */
+    bool disable;           /* VTHREAD_DISABLE */
+    bool stats;             /* VTHREAD_STATS */
     const char *stats_file; /* a path, or NULL: stderr */
-    const char *only;      /* VTHREAD_ONLY: executables to take over, or NULL: all */
-    enum vt_io_backend io; /* VTHREAD_IO */
+    const char *only;       /* VTHREAD_ONLY: executables to take over, or NULL: all */
+    enum vt_io_backend io;  /* VTHREAD_IO */
 };
 
 extern struct vt_config vt_config;
 
-/* Reads the environment; a value that is out of range gets one line on stderr and the default. Async-signal-safe calls
- * only: runs before the program's constructors. */
+/* Reads the environment; a value that is out of range gets one line on stderr and the default.
+ * Async-signal-safe calls only: runs before the program's constructors. */
 void vt_config_read(void);
 
 /* One line on stderr: "libvthread: " and the text, printf-like with %s %u %d %lu. No allocation. */

@@ -4,11 +4,11 @@
  *     result = flock(fd, op);
  *     vt_handoff_end();
  *
- * Between the two the calling virtual thread is an ordinary kernel thread and may block for as long as it likes. Nothing
- * happens in a kernel thread. errno is preserved. The pairs do not nest; leaving by longjmp, an exception or a
- * cancellation in between is allowed (the thread just goes on without a place until it next parks). Each hand-off is
- * counted under its name, a static text. Begin costs a wake-up of another kernel thread: try without blocking first
- * where the call has such a form. */
+ * Between the two the calling virtual thread is an ordinary kernel thread and may block for as long as it
+ * likes. Nothing happens in a kernel thread. errno is preserved. The pairs do not nest; leaving by longjmp,
+ * an exception or a cancellation in between is allowed (the thread just goes on without a place until it next
+ * parks). Each hand-off is counted under its name, a static text. Begin costs a wake-up of another kernel
+ * thread: try without blocking first where the call has such a form. */
 #ifndef VT_HANDOFF_H
 #define VT_HANDOFF_H
 

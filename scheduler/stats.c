@@ -1,8 +1,8 @@
 #include "stats.h"
 
 #include "config.h"
-#include "ring.h"
 #include "place.h"
+#include "ring.h"
 #include "slot.h"
 #include "sys.h"
 
@@ -12,7 +12,8 @@
 
 #define VT_CAUSES 128
 
-/* Causes are static texts: the pointer is the key. Filled from the front; a text that does not fit counts as the last. */
+/* Causes are static texts: the pointer is the key. Filled from the front; a text that does not fit counts as
+ * the last. */
 static struct {
     const char *_Atomic what;
     _Atomic uint64_t count;
@@ -25,8 +26,8 @@ void vt_count_handoff(const char *what)
     unsigned i = 0;
     for (; i < VT_CAUSES - 1; i++) {
         const char *there = atomic_load_explicit(&causes[i].what, memory_order_relaxed);
-        if (!there && atomic_compare_exchange_strong_explicit(&causes[i].what, &there, what, memory_order_relaxed,
-                                                              memory_order_relaxed))
+        if (!there && atomic_compare_exchange_strong_explicit(&causes[i].what, &there, what,
+                                                              memory_order_relaxed, memory_order_relaxed))
             break;
         if (there == what)
             break;
@@ -36,7 +37,8 @@ void vt_count_handoff(const char *what)
 
 uint64_t vt_threads_living(void)
 {
-    return atomic_load_explicit(&created, memory_order_relaxed) - atomic_load_explicit(&ended, memory_order_relaxed);
+    return atomic_load_explicit(&created, memory_order_relaxed) -
+           atomic_load_explicit(&ended, memory_order_relaxed);
 }
 
 void vt_count_thread(int change)
@@ -75,8 +77,8 @@ void vt_stats_print(void)
         return;
     int fd = 2;
     if (vt_config.stats_file) {
-        fd = (int)vt_sys4(SYS_openat, AT_FDCWD, (long)vt_config.stats_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-                          0644);
+        fd = (int)vt_sys4(SYS_openat, AT_FDCWD, (long)vt_config.stats_file,
+                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         if (fd < 0) {
             vt_say("VTHREAD_STATS=%s: cannot be opened (error %d); using stderr", vt_config.stats_file, -fd);
             fd = 2;

@@ -1,4 +1,5 @@
-/* Raw system calls: no errno, no cancellation, no interposition. The result is the kernel's: >= 0, or -errno. */
+/* Raw system calls: no errno, no cancellation, no interposition. The result is the kernel's: >= 0, or -errno.
+ */
 #ifndef VT_SYS_H
 #define VT_SYS_H
 

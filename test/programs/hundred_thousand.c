@@ -1,4 +1,5 @@
-/* Many threads at once, each of which takes a mutex, allocates, writes to a pipe and uses a thread-local variable. */
+/* Many threads at once, each of which takes a mutex, allocates, writes to a pipe and uses a thread-local
+ * variable. */
 #include "check.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

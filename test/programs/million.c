@@ -1,5 +1,5 @@
-/* As many threads as are asked for, with default attributes, all alive at the same time; then each sleeps for a second and
- * gives back the value that it was made with. Memory while all live on stderr. */
+/* As many threads as are asked for, with default attributes, all alive at the same time; then each sleeps for
+ * a second and gives back the value that it was made with. Memory while all live on stderr. */
 #include "check.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,8 +65,9 @@ int main(int argc, char **argv)
     int64_t t2 = now_us();
     for (long i = 0; i < count; i++)
         CHECK(join(threads[i]) == (void *)(intptr_t)(i + 1));
-    fprintf(stderr, "%ld threads: all parked after %.2f s, asleep %.2f s later, joined %.2f s later; "
-                    "%.2f GiB resident, %.2f GiB page tables\n",
+    fprintf(stderr,
+            "%ld threads: all parked after %.2f s, asleep %.2f s later, joined %.2f s later; "
+            "%.2f GiB resident, %.2f GiB page tables\n",
             count, (double)(t1 - t0) * 1e-6, (double)(t2 - t1) * 1e-6, (double)(now_us() - t2) * 1e-6,
             (double)rss / 1048576, (double)tables / 1048576);
     return finish();
