@@ -11,7 +11,6 @@
 #include "sys.h"
 #include "tcb.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,13 +20,6 @@
 #include <unistd.h>
 
 _Atomic int vt_mode;
-
-void *vt_real_find(const char *name, _Atomic(void *) *cache)
-{
-    void *fn = dlsym(RTLD_NEXT, name);
-    atomic_store_explicit(cache, fn, memory_order_relaxed);
-    return fn;
-}
 
 /* --- the decision --------------------------------------------------------------------------------------- */
 

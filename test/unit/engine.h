@@ -43,12 +43,6 @@
         }                                                                                                         \
     } while (0)
 
-/* Nothing is interposed here. */
-void *vt_real_find(const char *name, _Atomic(void *) *cache)
-{
-    return *cache = dlsym(RTLD_DEFAULT, name);
-}
-
 static inline void engine_start(unsigned carriers, unsigned max_carriers, enum vt_io_backend io)
 {
     vt_config = (struct vt_config){.carriers = carriers, .max_carriers = max_carriers, .io = io};
