@@ -6,6 +6,7 @@
 #include "ring.h"
 #include "stats.h"
 #include "place.h"
+#include "setid.h"
 #include "sys.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <signal.h>
 #include <string.h>
 
-#define VT_ALL_SIGNALS UINT64_MAX
 /* A carrier's own stack: the loop, ring and timers, and a frame for a signal of libc's own (setuid). */
 #define VT_CARRIER_STACK ((size_t)128 << 10)
 
@@ -275,7 +275,9 @@ int vt_sched_start(void)
     for (unsigned i = 0; i < first; i++)
         if (!carrier_start() && i == 0)
             return EAGAIN;
-    return vt_monitor_start();
+    err = vt_monitor_start();
+    vt_setid_start();
+    return err;
 }
 
 void vt_sched_fork_child(void)

@@ -197,7 +197,7 @@ int vt_monitor_start(void)
         return ENOMEM;
     pthread_t thread;
     pthread_attr_t attr;
-    uint64_t all = UINT64_MAX, old = 0;
+    uint64_t all = VT_ALL_SIGNALS, old = 0;
     int err = pthread_attr_init(&attr);
     if (err)
         return err;

@@ -174,7 +174,7 @@ static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec
 {
     struct vt_ring *r = p->ring;
     struct epoll_event events[64];
-    uint64_t all = UINT64_MAX;
+    uint64_t all = VT_ALL_SIGNALS;
     long n = timeout_ms == 0 ? vt_sys6(SYS_epoll_pwait, r->epoll_fd, (long)events, 64, 0, 0, 0)
                              : vt_sys6(SYS_epoll_pwait2, r->epoll_fd, (long)events, 64, (long)timeout, (long)&all, 8);
     if (n == -ENOSYS) { /* before Linux 5.11: milliseconds, rounded up */
@@ -407,7 +407,7 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline)
     }
     struct io_uring_cqe *cqe;
     struct __kernel_timespec ts = {timeout.tv_sec, timeout.tv_nsec};
-    uint64_t all = UINT64_MAX;
+    uint64_t all = VT_ALL_SIGNALS;
     p->stats.submissions++;
     /* With all signals blocked while asleep: a handler needs a thread to run on. */
     io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, deadline == VT_NEVER ? NULL : &ts, (sigset_t *)(void *)&all);

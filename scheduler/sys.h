@@ -56,6 +56,11 @@ static inline void *vt_sys_map(size_t size)
     return ret < 0 && ret > -4096 ? NULL : (void *)ret;
 }
 
+/* libc's signal for setuid (nptl/descr.h), and a mask for kernel threads that run no handler of the program's; see
+ * setid.h. */
+#define VT_SIGSETXID   33
+#define VT_ALL_SIGNALS (~(UINT64_C(1) << (VT_SIGSETXID - 1)))
+
 /* Sets the calling kernel thread's signal mask (signals 1 to 64). */
 static inline void vt_sys_sigmask(uint64_t mask)
 {

@@ -84,7 +84,7 @@ static struct proxy *proxy_make(void)
         return NULL;
     int err = pthread_attr_init(&attr);
     if (!err) {
-        uint64_t all = UINT64_MAX, old = 0;
+        uint64_t all = VT_ALL_SIGNALS, old = 0;
         pthread_attr_setstacksize(&attr, VT_PROXY_STACK);
         /* The program's handlers are not for this thread. */
         vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);

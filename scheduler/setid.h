@@ -1,0 +1,11 @@
+/* setuid and its family. Credentials are a kernel thread's own: libc sends its signal SIGSETXID to each kernel thread that
+ * it has made, whose handler makes the system call there, notes in that thread's TCB that it has, and lets the caller go
+ * on when all have. On a carrier that runs a virtual thread the handler must find the carrier's TCB, and no kernel thread
+ * of ours may block the signal for long: VT_ALL_SIGNALS is without it. */
+#ifndef VT_SETID_H
+#define VT_SETID_H
+
+/* Puts us before libc's handler, which is there once a kernel thread has been made. Any thread. */
+void vt_setid_start(void);
+
+#endif
