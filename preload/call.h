@@ -49,6 +49,7 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
 long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining);
 
 /* A system call by its number, as any thread makes it through syscall(). By any thread. */
+long vt_call_close_range(unsigned first, unsigned last, unsigned flags);
 long vt_call_number(long number, const long a[6]);
 
 /* --- for those who implement them --------------------------------------------------------------------------------- */

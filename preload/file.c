@@ -4,10 +4,13 @@
 #include "fd.h"
 #include "io.h"
 #include "park.h"
+#include "ring.h"
 #include "sys.h"
 
 #include <aio.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/io_uring.h>
 #include <mqueue.h>
 #include <stdarg.h>
@@ -313,6 +316,10 @@ VT_EXPORT int close(int fd)
 {
     if (!vt_on())
         return vt_real(close)(fd);
+    if (vt_ring_owns(fd)) { /* as far as the program knows it is not open */
+        errno = EBADF;
+        return -1;
+    }
     unsigned bits = vt_fd_bits(fd);
     vt_fd_forget(fd);
     if (!vt_is_virtual())
@@ -327,18 +334,35 @@ VT_EXPORT int close(int fd)
 }
 VT_ALIAS(close, __close);
 
+long vt_call_close_range(unsigned first, unsigned last, unsigned flags)
+{
+    if (flags || first > last)
+        return vt_sys3(SYS_close_range, first, last, flags);
+    vt_fd_forget_range(first, last);
+    for (;;) {
+        /* Around each of our own. */
+        int own = first <= INT_MAX ? vt_ring_next_fd((int)first) : -1;
+        unsigned end = own >= 0 && (unsigned)own <= last ? (unsigned)own : last + 1;
+        long ret = end > first || end == 0 ? vt_sys3(SYS_close_range, first, end - 1, 0) : 0;
+        if (ret < 0 || end == last + 1)
+            return ret;
+        if (end == last)
+            return 0;
+        first = end + 1;
+    }
+}
+
 VT_EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
-    if (vt_on() && !(flags & CLOSE_RANGE_CLOEXEC))
-        vt_fd_forget_range(first, last);
-    return vt_real(close_range)(first, last, flags);
+    if (!vt_on())
+        return vt_real(close_range)(first, last, flags);
+    return (int)vt_result(vt_call_close_range(first, last, (unsigned)flags));
 }
 
 VT_EXPORT void closefrom(int first)
 {
-    if (vt_on())
-        vt_fd_forget_range(first > 0 ? (unsigned)first : 0, UINT32_MAX);
-    vt_real(closefrom)(first);
+    if (!vt_on() || vt_call_close_range(first > 0 ? (unsigned)first : 0, UINT32_MAX, 0) < 0)
+        vt_real(closefrom)(first);
 }
 
 /* --- to the disk -------------------------------------------------------------------------------------------------- */

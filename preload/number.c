@@ -257,7 +257,7 @@ long vt_call_number(long number, const long a[6])
     if (number == SYS_close)
         vt_fd_forget((int)a[0]);
     else if (number == SYS_close_range)
-        vt_fd_forget_range((unsigned)a[0], (unsigned)a[1]);
+        return vt_call_close_range((unsigned)a[0], (unsigned)a[1], (unsigned)a[2]);
     ret = vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     note(number, a, ret);
     return ret;

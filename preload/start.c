@@ -140,6 +140,10 @@ static void in_child(void)
         forking = false;
         vt_life_fork_child();
         atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
+    } else if (atomic_load_explicit(&engine, memory_order_relaxed) == ENGINE_STARTING) {
+        /* Another thread was at it in the parent. What it had made stays where it is. */
+        vt_sched_fork_child();
+        atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
     }
 }
 

@@ -333,14 +333,16 @@ VT_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
     if (!vt_is_handle(thread))
         return vt_real(pthread_getattr_np)(thread, attr);
     struct vt_thread *t = vt_of_handle(thread);
-    struct vt_slot *slot = t ? t->slot : NULL;
-    if (!slot)
+    if (!t || !vt_hold(t))
         return ESRCH;
+    char *lo = t->slot->stack_lo, *hi = t->slot->stack_hi;
+    size_t guard = t->slot->guard_size;
+    vt_release();
     int err = pthread_attr_init(attr);
     if (err)
         return err;
-    pthread_attr_setstack(attr, slot->stack_lo, (size_t)(slot->stack_hi - slot->stack_lo));
-    pthread_attr_setguardsize(attr, slot->guard_size);
+    pthread_attr_setstack(attr, lo, (size_t)(hi - lo));
+    pthread_attr_setguardsize(attr, guard);
     pthread_attr_setdetachstate(attr, atomic_load_explicit(&t->life, memory_order_relaxed) & VT_DETACHED
                                           ? PTHREAD_CREATE_DETACHED
                                           : PTHREAD_CREATE_JOINABLE);

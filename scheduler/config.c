@@ -74,7 +74,7 @@ static unsigned cgroup_quota(void)
 
 static unsigned processors(void)
 {
-    unsigned long mask[1024 / (8 * sizeof(long))];
+    unsigned long mask[8192 / (8 * sizeof(long))] = {0}; /* the kernel refuses a mask that has not room for all it knows */
     long size = vt_sys3(SYS_sched_getaffinity, 0, sizeof mask, (long)mask);
     unsigned n = 0, quota = cgroup_quota();
     for (long i = 0; i < size / (long)sizeof *mask; i++)

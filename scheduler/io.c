@@ -83,12 +83,6 @@ int32_t vt_io_ready(int fd, short events, uint64_t deadline, unsigned flags)
     struct vt_place *p = vt_need_place(t);
     int err = vt_ring_watch(p, &op, fd, (uint32_t)(unsigned short)events);
     vt_leave(t);
-    if (err == EEXIST) {
-        /* epoll knows a descriptor once, and another thread waits for it at this place. */
-        struct pollfd one = {.fd = fd, .events = events};
-        int n = vt_io_poll(&one, 1, deadline, flags);
-        return n > 0 ? one.revents : n == 0 ? -ETIMEDOUT : n;
-    }
     return err ? -err : outcome(&op, await(t, &op, deadline, flags));
 }
 

@@ -390,7 +390,7 @@ int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flag
     }
     /* The first who takes it has it. */
     life = atomic_fetch_or_explicit(&t->life, VT_JOINED, memory_order_acq_rel);
-    if (life & VT_JOINED)
+    if (life & (VT_JOINED | VT_DETACHED))
         return EINVAL;
     if (result)
         *result = t->result;
@@ -460,11 +460,12 @@ void vt_life_fork_child(void)
     /* The other threads do not exist here. Their slots stay unused: what is written there is the parent's business. */
     pool.lock = (struct vt_lock)VT_LOCK_INIT;
     pool.free = NULL;
+    atomic_store_explicit(&walking, 0, memory_order_relaxed);
     for (unsigned i = 0; i < pool.used; i++) {
         struct vt_thread *t = descriptor(i);
         if (t != me) {
             atomic_store_explicit(&t->alive, 0, memory_order_relaxed);
-            t->handle = 0;
+            descriptor_put(t);
         }
     }
     atomic_store_explicit(&living, 1, memory_order_relaxed);

@@ -24,8 +24,7 @@ struct vt_ring;
 
 /* Counters of one place; owner only, read by anyone for statistics. */
 struct vt_place_stats {
-    uint64_t mounts;      /* threads mounted */
-    uint64_t direct;      /* of these, straight from another thread */
+    uint64_t direct;      /* threads mounted straight from another one */
     uint64_t parks;       /* threads that blocked */
     uint64_t yields;
     uint64_t steals;      /* threads taken from other places */
@@ -95,7 +94,6 @@ struct vt_sched {
     alignas(64) struct vt_lock spare_lock;
     struct vt_carrier *spares;
     unsigned ncarriers, max_carriers;       /* under spare_lock */
-    _Atomic bool started;
 };
 
 extern struct vt_sched vt_sched;

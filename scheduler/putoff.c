@@ -27,7 +27,7 @@ bool vt_signal_put_off(int sig, const siginfo_t *info, void *context)
     ucontext_t *uc = context;
     uint64_t bit = UINT64_C(1) << (sig - 1);
     struct vt_carrier *c = t->carrier;
-    if (!c)
+    if (!c && !atomic_load_explicit(&t->deferred, memory_order_relaxed)) /* the first of several knows the mask */
         t->sigmask = *(uint64_t *)(void *)&uc->uc_sigmask;
     /* Blocked on return from this handler; for the thread until it leaves its section, for a carrier until it mounts a
      * thread that takes the signal. */

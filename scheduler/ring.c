@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <liburing.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -36,6 +37,7 @@ struct vt_ring {
 };
 
 static enum vt_io_backend backend;
+static int lowest = INT_MAX; /* of our descriptors */
 
 enum vt_io_backend vt_ring_backend(void)
 {
@@ -139,6 +141,10 @@ int vt_ring_open(struct vt_place *p)
         vt_sys2(SYS_munmap, (long)r, sizeof *r);
         return err;
     }
+    int other = backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd;
+    int low = other < r->wake_fd ? other : r->wake_fd;
+    if (low < lowest)
+        lowest = low;
     p->ring = r;
     return 0;
 }
@@ -146,6 +152,8 @@ int vt_ring_open(struct vt_place *p)
 void vt_ring_abandon(struct vt_place *p)
 {
     struct vt_ring *r = p->ring;
+    if (!r)
+        return;
     vt_sys1(SYS_close, r->wake_fd);
     vt_sys1(SYS_close, backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd);
 }
@@ -166,8 +174,7 @@ static void unwatch(struct vt_ring *r, struct vt_op *op)
 {
     struct epoll_event none = {0};
     vt_sys4(SYS_epoll_ctl, r->epoll_fd, EPOLL_CTL_DEL, op->fd, (long)&none);
-    if (op->duplicate)
-        vt_sys1(SYS_close, op->fd);
+    vt_sys1(SYS_close, op->fd);
 }
 
 static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec *timeout)
@@ -253,7 +260,6 @@ void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req 
 int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events)
 {
     op->place = p;
-    op->fd = fd;
     if (backend == VT_IO_URING) {
         struct io_uring_sqe *sqe = get_sqe(p);
         io_uring_prep_poll_add(sqe, fd, events);
@@ -261,19 +267,16 @@ int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events)
         queued(p);
         return 0;
     }
+    /* By a number of our own: the set knows a number once, and several threads may wait for it; and what has been put there
+     * can only be taken out by its number, which the program may close, or give to something else, in the meantime. */
+    int high = dup_high(fd);
+    if (high < 0)
+        return EBADF;
     struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.ptr = op};
-    long err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, fd, (long)&ev);
-    if (err == -EEXIST) {
-        /* The set knows a descriptor once, and another thread waits for it at this place: by another number. */
-        int high = dup_high(fd);
-        if (high >= 0) {
-            op->fd = high;
-            op->duplicate = true;
-            err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, high, (long)&ev);
-            if (err)
-                vt_sys1(SYS_close, high);
-        }
-    }
+    op->fd = high;
+    long err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, high, (long)&ev);
+    if (err)
+        vt_sys1(SYS_close, high);
     if (err)
         return (int)-err;
     p->stats.requests++;
@@ -426,4 +429,24 @@ void vt_ring_wake(struct vt_place *p)
 int vt_ring_wake_fd(const struct vt_place *p)
 {
     return p->ring->wake_fd;
+}
+
+bool vt_ring_owns(int fd)
+{
+    return fd >= lowest && vt_ring_next_fd(fd) == fd;
+}
+
+int vt_ring_next_fd(int from)
+{
+    int next = -1;
+    for (unsigned i = 0; i < vt_sched.nplaces; i++) {
+        const struct vt_ring *r = vt_sched.places[i].ring;
+        if (!r)
+            continue;
+        int fds[2] = {r->wake_fd, backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd};
+        for (int k = 0; k < 2; k++)
+            if (fds[k] >= from && (next < 0 || fds[k] < next))
+                next = fds[k];
+    }
+    return next;
 }

@@ -27,7 +27,6 @@ struct vt_op {
     _Atomic uint32_t mail_done; /* the owner has dealt with the mail: its last access to the op */
     int32_t res;
     int32_t fd;                /* epoll only: what is watched */
-    bool duplicate;            /* epoll only: of the program's descriptor, to be closed */
     bool mailed;               /* set by the thread that waits, under the mailbox's lock */
 };
 
@@ -44,7 +43,7 @@ void vt_ring_abandon(struct vt_place *p);
 /* Queues a request; it leaves with the next vt_ring_submit. */
 void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req *req);
 
-/* Queues a wait for poll events. 0, or an errno at once (epoll only; EEXIST: the descriptor is being waited for there). */
+/* Queues a wait for poll events. 0, or an errno at once (epoll only; EBADF also where there is no number for a duplicate). */
 int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events);
 
 /* Asks for an early end of op. Any thread that is in a section; op completes some time later, also if it was done. */
@@ -70,6 +69,11 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline);
 
 /* Ends a vt_ring_wait, the present one or the next. Any thread; async-signal-safe. */
 void vt_ring_wake(struct vt_place *p);
+
+/* Whether fd is one of ours, and the lowest of ours from a number on (-1: none): what closes many must leave them. Any
+ * thread; async-signal-safe. */
+bool vt_ring_owns(int fd);
+int vt_ring_next_fd(int from);
 
 /* The descriptor that vt_ring_wake writes to, for who has a descriptor table of their own. */
 int vt_ring_wake_fd(const struct vt_place *p);
