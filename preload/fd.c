@@ -19,7 +19,7 @@ static _Atomic bool timeo_used;
 
 static void store(int fd, unsigned bits)
 {
-    if ((unsigned)fd >= VT_FD_MAX)
+    if ((unsigned)fd >= VT_FD_MAX || (vt_self && vt_self->vforked))
         return;
     int old = atomic_load_explicit(&highest, memory_order_relaxed);
     while (old < fd && !atomic_compare_exchange_weak_explicit(&highest, &old, fd, memory_order_relaxed,

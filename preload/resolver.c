@@ -1,5 +1,5 @@
 /* Look-ups of names, addresses, users and services: libc makes connections, reads files and loads modules for them, out of
- * our sight. The place is handed over meanwhile. */
+ * our sight. The place is handed over meanwhile, at once where the network is asked as a rule. */
 #include "call.h"
 
 #include <aliases.h>
@@ -13,6 +13,40 @@
 #include <wordexp.h>
 
 #define HANDED VT_HANDED_FUNCTION
+
+/* Where a small file is read as a rule, the place is kept, unless another such call is under way or the last one has taken
+ * long (a directory service, a remote file). */
+struct vt_lookup {
+    _Atomic int running;
+    _Atomic bool slow;
+};
+
+#define LONG_NS UINT64_C(500000)
+
+static bool lookup_begin(struct vt_lookup *l)
+{
+    return atomic_fetch_add_explicit(&l->running, 1, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&l->slow, memory_order_relaxed);
+}
+
+static void lookup_end(struct vt_lookup *l, uint64_t start)
+{
+    atomic_fetch_sub_explicit(&l->running, 1, memory_order_relaxed);
+    atomic_store_explicit(&l->slow, vt_now() - start > LONG_NS, memory_order_relaxed);
+}
+
+#define HANDED_IF_SLOW(type, name, parameters, arguments)                                                         \
+    VT_EXPORT type name parameters                                                                                \
+    {                                                                                                             \
+        static struct vt_lookup lookup;                                                                           \
+        if (!vt_on() || !vt_is_virtual())                                                                         \
+            return vt_real(name) arguments;                                                                       \
+        vt_cancel_point();                                                                                        \
+        uint64_t start = vt_now();                                                                                \
+        type ret = lookup_begin(&lookup) ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments;   \
+        lookup_end(&lookup, start);                                                                               \
+        return ret;                                                                                               \
+    }
 
 HANDED(int, getaddrinfo,
        (const char *restrict node, const char *restrict service, const struct addrinfo *restrict hints,
@@ -41,71 +75,71 @@ HANDED(int, gethostbyaddr_r,
        (const void *restrict addr, socklen_t length, int family, struct hostent *restrict entry, char *restrict buf,
         size_t size, struct hostent **restrict result, int *restrict error),
        (addr, length, family, entry, buf, size, result, error))
-HANDED(struct hostent *, gethostent, (void), ())
+HANDED_IF_SLOW(struct hostent *, gethostent, (void), ())
 
-HANDED(struct netent *, getnetbyname, (const char *name), (name))
-HANDED(struct netent *, getnetbyaddr, (uint32_t net, int type), (net, type))
-HANDED(int, getnetbyname_r,
+HANDED_IF_SLOW(struct netent *, getnetbyname, (const char *name), (name))
+HANDED_IF_SLOW(struct netent *, getnetbyaddr, (uint32_t net, int type), (net, type))
+HANDED_IF_SLOW(int, getnetbyname_r,
        (const char *restrict name, struct netent *restrict entry, char *restrict buf, size_t size,
         struct netent **restrict result, int *restrict error),
        (name, entry, buf, size, result, error))
-HANDED(int, getnetbyaddr_r,
+HANDED_IF_SLOW(int, getnetbyaddr_r,
        (uint32_t net, int type, struct netent *restrict entry, char *restrict buf, size_t size,
         struct netent **restrict result, int *restrict error),
        (net, type, entry, buf, size, result, error))
-HANDED(int, innetgr, (const char *group, const char *host, const char *user, const char *domain),
+HANDED_IF_SLOW(int, innetgr, (const char *group, const char *host, const char *user, const char *domain),
        (group, host, user, domain))
-HANDED(struct servent *, getservbyname, (const char *name, const char *protocol), (name, protocol))
-HANDED(struct servent *, getservbyport, (int port, const char *protocol), (port, protocol))
-HANDED(int, getservbyname_r,
+HANDED_IF_SLOW(struct servent *, getservbyname, (const char *name, const char *protocol), (name, protocol))
+HANDED_IF_SLOW(struct servent *, getservbyport, (int port, const char *protocol), (port, protocol))
+HANDED_IF_SLOW(int, getservbyname_r,
        (const char *restrict name, const char *restrict protocol, struct servent *restrict entry, char *restrict buf,
         size_t size, struct servent **restrict result),
        (name, protocol, entry, buf, size, result))
-HANDED(int, getservbyport_r,
+HANDED_IF_SLOW(int, getservbyport_r,
        (int port, const char *restrict protocol, struct servent *restrict entry, char *restrict buf, size_t size,
         struct servent **restrict result),
        (port, protocol, entry, buf, size, result))
-HANDED(struct protoent *, getprotobyname, (const char *name), (name))
-HANDED(struct protoent *, getprotobynumber, (int number), (number))
-HANDED(int, getprotobyname_r,
+HANDED_IF_SLOW(struct protoent *, getprotobyname, (const char *name), (name))
+HANDED_IF_SLOW(struct protoent *, getprotobynumber, (int number), (number))
+HANDED_IF_SLOW(int, getprotobyname_r,
        (const char *restrict name, struct protoent *restrict entry, char *restrict buf, size_t size,
         struct protoent **restrict result),
        (name, entry, buf, size, result))
-HANDED(int, getprotobynumber_r,
+HANDED_IF_SLOW(int, getprotobynumber_r,
        (int number, struct protoent *restrict entry, char *restrict buf, size_t size,
         struct protoent **restrict result),
        (number, entry, buf, size, result))
 
-HANDED(struct passwd *, getpwnam, (const char *name), (name))
-HANDED(struct passwd *, getpwuid, (uid_t id), (id))
-HANDED(struct passwd *, getpwent, (void), ())
-HANDED(int, getpwnam_r,
+HANDED_IF_SLOW(struct passwd *, getpwnam, (const char *name), (name))
+HANDED_IF_SLOW(struct passwd *, getpwuid, (uid_t id), (id))
+HANDED_IF_SLOW(struct passwd *, getpwent, (void), ())
+HANDED_IF_SLOW(int, getpwnam_r,
        (const char *restrict name, struct passwd *restrict entry, char *restrict buf, size_t size,
         struct passwd **restrict result),
        (name, entry, buf, size, result))
-HANDED(int, getpwuid_r,
+HANDED_IF_SLOW(int, getpwuid_r,
        (uid_t id, struct passwd *restrict entry, char *restrict buf, size_t size, struct passwd **restrict result),
        (id, entry, buf, size, result))
-HANDED(int, getpwent_r,
+HANDED_IF_SLOW(int, getpwent_r,
        (struct passwd *restrict entry, char *restrict buf, size_t size, struct passwd **restrict result),
        (entry, buf, size, result))
-HANDED(struct group *, getgrnam, (const char *name), (name))
-HANDED(struct group *, getgrgid, (gid_t id), (id))
-HANDED(struct group *, getgrent, (void), ())
-HANDED(int, getgrnam_r,
+HANDED_IF_SLOW(struct group *, getgrnam, (const char *name), (name))
+HANDED_IF_SLOW(struct group *, getgrgid, (gid_t id), (id))
+HANDED_IF_SLOW(struct group *, getgrent, (void), ())
+HANDED_IF_SLOW(int, getgrnam_r,
        (const char *restrict name, struct group *restrict entry, char *restrict buf, size_t size,
         struct group **restrict result),
        (name, entry, buf, size, result))
-HANDED(int, getgrgid_r,
+HANDED_IF_SLOW(int, getgrgid_r,
        (gid_t id, struct group *restrict entry, char *restrict buf, size_t size, struct group **restrict result),
        (id, entry, buf, size, result))
-HANDED(int, getgrent_r,
+HANDED_IF_SLOW(int, getgrent_r,
        (struct group *restrict entry, char *restrict buf, size_t size, struct group **restrict result),
        (entry, buf, size, result))
-HANDED(int, getgrouplist, (const char *user, gid_t group, gid_t *groups, int *n), (user, group, groups, n))
-HANDED(int, initgroups, (const char *user, gid_t group), (user, group))
-HANDED(struct spwd *, getspnam, (const char *name), (name))
-HANDED(int, getspnam_r,
+HANDED_IF_SLOW(int, getgrouplist, (const char *user, gid_t group, gid_t *groups, int *n), (user, group, groups, n))
+HANDED_IF_SLOW(int, initgroups, (const char *user, gid_t group), (user, group))
+HANDED_IF_SLOW(struct spwd *, getspnam, (const char *name), (name))
+HANDED_IF_SLOW(int, getspnam_r,
        (const char *restrict name, struct spwd *restrict entry, char *restrict buf, size_t size,
         struct spwd **restrict result),
        (name, entry, buf, size, result))

@@ -2,6 +2,7 @@
 #include "start.h"
 
 #include "config.h"
+#include "handoff.h"
 #include "life.h"
 #include "lock.h"
 #include "place.h"
@@ -145,6 +146,45 @@ static void in_child(void)
         vt_sched_fork_child();
         atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
     }
+}
+
+/* A child of vfork runs in our memory as the thread that made it, while that one sleeps. It must not leave for another
+ * thread, nor take notes of its own descriptors as if they were ours. So for its time the thread is a kernel thread. */
+void vt_vfork_begin(void);
+long vt_vfork_end(long pid);
+
+static __thread bool vfork_virtual __attribute__((tls_model("initial-exec")));
+
+void vt_vfork_begin(void)
+{
+    if (!vt_on())
+        return;
+    struct vt_thread *t = vt_current();
+    vfork_virtual = t->kind == VT_VIRTUAL;
+    vt_handoff_begin("vfork");
+    t->kind = VT_KERNEL;
+    t->vforked = true;
+}
+
+/* In the parent: -1 and errno if there is no child. */
+long vt_vfork_end(long pid)
+{
+    if (vt_on()) {
+        struct vt_thread *t = vt_self;
+        t->vforked = false;
+        if (vfork_virtual) {
+            /* Whatever the child was doing when it ended. A wake-up too many is nobody's harm. */
+            atomic_store_explicit(&t->crit, 0, memory_order_relaxed);
+            atomic_store_explicit(&t->token, 1, memory_order_seq_cst);
+            t->kind = VT_VIRTUAL;
+            vt_handoff_end();
+        }
+    }
+    if (pid < 0) {
+        errno = (int)-pid;
+        return -1;
+    }
+    return pid;
 }
 
 /* glibc runs key destructors when main calls pthread_exit, in up to PTHREAD_DESTRUCTOR_ITERATIONS rounds;

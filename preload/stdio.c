@@ -89,6 +89,62 @@ static __attribute__((noinline)) enum way wait_ready(FILE *fp, short events, enu
     return FAILED;
 }
 
+/* --- the lock ------------------------------------------------------------------------------------------------------
+ * libc takes a stream's lock in the kernel. That is well while it is held by a thread that runs; but one that holds it by
+ * flockfile may park meanwhile, and then those who want it must leave it a carrier. */
+
+static _Atomic unsigned held;      /* flockfile's locks of virtual threads */
+static _Atomic uint32_t unlocks;   /* counts funlockfile */
+
+/* Takes the lock, by parking; unlocks may be missed where libc does them. */
+static __attribute__((noinline)) void lock_by_parking(FILE *fp)
+{
+    for (uint64_t pause = 50000;; pause = pause < 5000000 ? 2 * pause : pause) {
+        uint32_t seen = atomic_load_explicit(&unlocks, memory_order_seq_cst);
+        if (vt_real(ftrylockfile)(fp) == 0)
+            return;
+        vt_park(&unlocks, seen, vt_now() + pause, VT_BITS_ALL, 0);
+    }
+}
+
+/* Before a call that takes the lock. */
+static inline void wait_unlocked(FILE *fp)
+{
+    if (__builtin_expect(atomic_load_explicit(&held, memory_order_relaxed) != 0, 0)) {
+        lock_by_parking(fp);
+        vt_real(funlockfile)(fp);
+    }
+}
+
+VT_EXPORT void flockfile(FILE *fp)
+{
+    if (!vt_on() || !vt_is_virtual()) {
+        vt_real(flockfile)(fp);
+        return;
+    }
+    lock_by_parking(fp);
+    atomic_fetch_add_explicit(&held, 1, memory_order_relaxed);
+}
+
+VT_EXPORT int ftrylockfile(FILE *fp)
+{
+    int ret = vt_real(ftrylockfile)(fp);
+    if (ret == 0 && vt_on() && vt_is_virtual())
+        atomic_fetch_add_explicit(&held, 1, memory_order_relaxed);
+    return ret;
+}
+
+VT_EXPORT void funlockfile(FILE *fp)
+{
+    vt_real(funlockfile)(fp);
+    if (!vt_on() || !vt_is_virtual())
+        return;
+    atomic_fetch_sub_explicit(&held, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&unlocks, 1, memory_order_seq_cst);
+    if (vt_parked_on(&unlocks))
+        vt_unpark(&unlocks, UINT32_MAX, VT_BITS_ALL);
+}
+
 /* --- input -------------------------------------------------------------------------------------------------------- */
 
 static size_t buffered(const FILE *fp)
@@ -138,7 +194,10 @@ static enum way before_wide_input(FILE *fp)
 
 /* The body of a function on a stream: the way is looked for unless quick holds. */
 #define BODY(name, arguments, fp, quick, choose, failure)                                                         \
-    if (!vt_on() || !vt_is_virtual() || (quick))                                                                  \
+    if (!vt_on() || !vt_is_virtual())                                                                             \
+        return vt_real(name) arguments;                                                                           \
+    wait_unlocked(fp);                                                                                            \
+    if (quick)                                                                                                    \
         return vt_real(name) arguments;                                                                           \
     vt_cancel_point();                                                                                            \
     enum way way_ = (choose);                                                                                     \
@@ -241,7 +300,10 @@ VT_EXPORT int plain_vfscanf(FILE *restrict fp, const char *restrict format, va_l
     static _Atomic(void *) cache;
     void *found = atomic_load_explicit(&cache, memory_order_relaxed);
     function *real = (function *)(found ? found : vt_real_find("vfscanf", &cache));
-    if (!vt_on() || !vt_is_virtual() || has_delimiter(fp, '\n'))
+    if (!vt_on() || !vt_is_virtual())
+        return real(fp, format, list);
+    wait_unlocked(fp);
+    if (has_delimiter(fp, '\n'))
         return real(fp, format, list);
     vt_cancel_point();
     enum way way = before_input(fp, false);
@@ -560,17 +622,3 @@ FOPEN_FUNCTION(fopen64)
 FREOPEN_FUNCTION(freopen)
 FREOPEN_FUNCTION(freopen64)
 
-/* --- locking ------------------------------------------------------------------------------------------------------ */
-
-VT_EXPORT void flockfile(FILE *fp)
-{
-    if (!vt_on() || !vt_is_virtual()) {
-        vt_real(flockfile)(fp);
-        return;
-    }
-    if (vt_real(ftrylockfile)(fp) == 0)
-        return;
-    vt_handoff_begin("flockfile");
-    vt_real(flockfile)(fp);
-    vt_handoff_end();
-}

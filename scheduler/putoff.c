@@ -10,6 +10,8 @@
 /* A kick makes a running thread look at what is pending for it. The kernel lets a thread send SI_TKILL to itself only, and
  * leaves si_errno alone. */
 #define KICK 0x76746b
+/* What was pending for a thread and is on its way to it through the kernel. */
+#define TAKEN 0x76746c
 
 static bool is_kick(const siginfo_t *info)
 {
@@ -106,9 +108,14 @@ bool vt_signal_mine(int sig, siginfo_t *info)
 {
     struct vt_thread *t = vt_self;
     uint64_t bit = UINT64_C(1) << (sig - 1);
-    bool taken = t && (atomic_fetch_and_explicit(&t->taken, ~bit, memory_order_relaxed) & bit);
-    if (!is_kick(info))
+    bool ours = info->si_errno == TAKEN && info->si_code <= 0;
+    if (!ours && !is_kick(info))
         return true;
+    bool taken = t && (atomic_fetch_and_explicit(&t->taken, ~bit, memory_order_relaxed) & bit);
+    if (ours) {
+        info->si_errno = 0;
+        return taken; /* a kick that came just before it may have stood for it */
+    }
     /* Of an ordinary signal the kernel keeps one only: what was delivered while a kick was pending has become that kick. */
     if (!taken && (!t || !(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit)))
         return false;
@@ -134,6 +141,7 @@ static void deliver(struct vt_thread *t, int sig)
 {
     siginfo_t info;
     vt_signal_describe(t, sig, &info);
+    info.si_errno = TAKEN;
     atomic_fetch_or_explicit(&t->taken, UINT64_C(1) << (sig - 1), memory_order_relaxed);
     vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig, (long)&info);
 }

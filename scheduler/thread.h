@@ -61,6 +61,7 @@ struct vt_thread {
     void *result;
     uint64_t handle;              /* what the program knows it by (life.h); 0 when it is free, or never was virtual */
     bool exited;                  /* result is from pthread_exit */
+    bool vforked;                 /* who runs as this thread is a child that vfork has made, in this memory */
     uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
     _Atomic uint64_t deferred;    /* there is something to do on leaving a section: signals put off, or pending */
     _Atomic uint64_t pending;     /* signals sent to this thread by pthread_kill and not taken; bit n-1 for n */

@@ -302,8 +302,15 @@ static void *write_bytes(void *arg)
     for (uint32_t i = 0; i < BYTES;) {
         if (any(&random, 4))
             sleep_for(any(&random, 60) * US);
-        for (uint32_t k = any(&random, 6); k && i < BYTES; k--, i++)
-            put(pairs[n].fd[1], (char)(i + n));
+        for (uint32_t k = any(&random, 6); k && i < BYTES; k--) {
+            char c = (char)(i + n);
+            long ret = vt_sys3(SYS_write, pairs[n].fd[1], (long)&c, 1);
+            HOLDS(ret == 1 || ret == -EAGAIN);
+            if (ret == 1)
+                i++;
+            else
+                HOLDS(vt_io_ready(pairs[n].fd[1], POLLOUT, VT_NEVER, 0) & POLLOUT);
+        }
     }
     return NULL;
 }
