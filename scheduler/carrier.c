@@ -16,17 +16,17 @@
 
 /* A carrier's own stack: the loop, ring and timers, and a frame for a signal of libc's own (setuid). */
 #define VT_CARRIER_STACK ((size_t)128 << 10)
+#define VT_KEEPER_STACK  ((size_t)64 << 10)
 
 struct vt_host vt_host = {.thread_create = pthread_create};
 
+static _Atomic uint32_t keeper_word; /* 0 asleep, 1 not, 2 called since */
+static _Atomic uint32_t joined;      /* carriers that have been among the spares: the keeper waits for it to grow */
+
 /* --- spares --------------------------------------------------------------------------------------------------------- */
 
-/* Makes one more carrier, which joins the spares by itself. Kernel threads only: it calls libc, which may wait. */
-static bool carrier_start(void);
-
-/* Waits until somebody gives c a place. While there are carriers to be had, the one that leaves the pool empty makes the
- * next: so whoever is in need finds one, and need not make one in a scheduler section, where libc must not be called. */
-static void become_spare(struct vt_carrier *c)
+/* Waits until somebody gives c a place. */
+static void become_spare(struct vt_carrier *c, bool first)
 {
     if (c->kernel_mask != VT_ALL_SIGNALS) {
         c->kernel_mask = VT_ALL_SIGNALS;
@@ -35,6 +35,10 @@ static void become_spare(struct vt_carrier *c)
     vt_chaos();
     atomic_store_explicit(&c->wake, 0, memory_order_relaxed);
     vt_spare_return(c);
+    if (first) {
+        atomic_fetch_add_explicit(&joined, 1, memory_order_release);
+        vt_sys_futex_wake(&joined, 1);
+    }
     vt_chaos();
     vt_adopt_orphans();
     vt_chaos();
@@ -42,8 +46,6 @@ static void become_spare(struct vt_carrier *c)
         vt_sys_futex_wait(&c->wake, 0, NULL);
     /* The place may have been idle, and the monitor asleep because all were. */
     vt_monitor_wake();
-    if (!__atomic_load_n(&vt_sched.spares, __ATOMIC_RELAXED))
-        carrier_start();
 }
 
 static void *carrier_main(void *arg)
@@ -54,12 +56,13 @@ static void *carrier_main(void *arg)
     c->self.tid = (uint32_t)c->tid;
     c->self.tp = c->tp;
     vt_self = &c->self;
+    become_spare(c, true);
     for (;;) {
         struct vt_place *p = atomic_load_explicit(&c->place, memory_order_acquire);
         if (p)
             vt_run(c, p, vt_find(c, p));
         else
-            become_spare(c);
+            become_spare(c, false);
     }
     return NULL;
 }
@@ -77,6 +80,25 @@ static struct vt_carrier *carrier_make(unsigned index)
     return c;
 }
 
+int vt_kernel_thread(void *(*main)(void *), void *arg, size_t stack)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    uint64_t all = VT_ALL_SIGNALS, old = 0;
+    int err = pthread_attr_init(&attr);
+    if (err)
+        return err;
+    pthread_attr_setstacksize(&attr, stack);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
+    err = vt_host.thread_create(&thread, &attr, main, arg);
+    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
+    pthread_attr_destroy(&attr);
+    return err;
+}
+
+/* Makes one more carrier, which joins the spares by itself. Kernel threads only, not in a section: it calls libc, which may
+ * wait. */
 static bool carrier_start(void)
 {
     vt_lock(&vt_sched.spare_lock);
@@ -93,18 +115,7 @@ static bool carrier_start(void)
         return false;
     }
     struct vt_carrier *c = carrier_make(index);
-    pthread_t thread;
-    pthread_attr_t attr;
-    int err = ENOMEM;
-    if (c && !pthread_attr_init(&attr)) {
-        uint64_t all = VT_ALL_SIGNALS, old = 0;
-        pthread_attr_setstacksize(&attr, VT_CARRIER_STACK);
-        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
-        err = vt_host.thread_create(&thread, &attr, carrier_main, c);
-        vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
-        pthread_attr_destroy(&attr);
-    }
+    int err = c ? vt_kernel_thread(carrier_main, c, VT_CARRIER_STACK) : ENOMEM;
     if (err == 0)
         return true;
     if (c)
@@ -117,13 +128,45 @@ static bool carrier_start(void)
     return false;
 }
 
+/* The keeper, a kernel thread of its own, sees to it that there is a spare carrier whenever there can be: so whoever is in
+ * need finds one, and need not make one in a section, or on a carrier that others wait for. */
+static void keeper_call(void)
+{
+    if (atomic_exchange_explicit(&keeper_word, 2, memory_order_acq_rel) == 0)
+        vt_sys_futex_wake(&keeper_word, 1);
+}
+
+static void *keeper_main(void *arg)
+{
+    vt_sys2(SYS_prctl, 15 /* PR_SET_NAME */, (long)"vt-keeper");
+    for (;;) {
+        uint32_t not_called = 1;
+        unsigned seen = atomic_load_explicit(&joined, memory_order_acquire);
+        while (!__atomic_load_n(&vt_sched.spares, __ATOMIC_RELAXED) && carrier_start()) {
+            /* Until it has joined the spares; by then somebody may have come for it. */
+            while (atomic_load_explicit(&joined, memory_order_acquire) == seen)
+                vt_sys_futex_wait(&joined, seen, NULL);
+            seen = atomic_load_explicit(&joined, memory_order_acquire);
+        }
+        if (atomic_compare_exchange_strong_explicit(&keeper_word, &not_called, 0, memory_order_acq_rel,
+                                                    memory_order_acquire))
+            while (atomic_load_explicit(&keeper_word, memory_order_acquire) == 0)
+                vt_sys_futex_wait(&keeper_word, 0, NULL);
+        atomic_store_explicit(&keeper_word, 1, memory_order_release);
+    }
+    return arg;
+}
+
 struct vt_carrier *vt_spare_take(void)
 {
     vt_lock(&vt_sched.spare_lock);
     struct vt_carrier *c = vt_sched.spares;
     if (c)
         vt_sched.spares = c->spare_next;
+    bool last = !vt_sched.spares;
     vt_unlock(&vt_sched.spare_lock);
+    if (last)
+        keeper_call();
     return c;
 }
 
@@ -275,7 +318,9 @@ int vt_sched_start(void)
     for (unsigned i = 0; i < first; i++)
         if (!carrier_start() && i == 0)
             return EAGAIN;
-    err = vt_monitor_start();
+    atomic_store_explicit(&keeper_word, 1, memory_order_relaxed);
+    if ((err = vt_kernel_thread(keeper_main, NULL, VT_KEEPER_STACK)) == 0)
+        err = vt_monitor_start();
     vt_setid_start();
     return err;
 }

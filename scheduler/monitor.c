@@ -21,6 +21,7 @@
 /* A thread that computes for so long while others wait is handed off. */
 #define VT_SLICE        UINT64_C(10000000)
 /* It sleeps without a timeout after so many looks that found every place idle. */
+#define VT_MONITOR_STACK ((size_t)64 << 10)
 #define VT_IDLE_LOOKS   5
 
 _Atomic bool vt_monitor_asleep;
@@ -195,19 +196,7 @@ int vt_monitor_start(void)
     struct watch *watches = vt_sys_map(sizeof *watches * vt_sched.nplaces);
     if (!watches)
         return ENOMEM;
-    pthread_t thread;
-    pthread_attr_t attr;
-    uint64_t all = VT_ALL_SIGNALS, old = 0;
-    int err = pthread_attr_init(&attr);
-    if (err)
-        return err;
-    pthread_attr_setstacksize(&attr, (size_t)64 << 10);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
-    err = vt_host.thread_create(&thread, &attr, monitor_main, watches);
-    vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
-    pthread_attr_destroy(&attr);
-    return err;
+    return vt_kernel_thread(monitor_main, watches, VT_MONITOR_STACK);
 }
 
 void vt_monitor_fork_child(void)

@@ -105,7 +105,10 @@ struct vt_host {
 };
 extern struct vt_host vt_host;
 
-/* Makes places and the monitor; carriers come with the work. Once, any kernel thread. 0 or an errno. */
+/* Starts a detached kernel thread with all signals blocked. 0 or an errno. Kernel threads only, not in a section. */
+int vt_kernel_thread(void *(*main)(void *), void *arg, size_t stack);
+
+/* Makes places, the keeper and the monitor; carriers come with the work. Once, any kernel thread. 0 or an errno. */
 int vt_sched_start(void);
 
 /* In a forked child: as if never started. Closes the descriptors of the parent's rings. */
