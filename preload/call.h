@@ -117,6 +117,9 @@ long vt_broken_pipe(void);
  * socket is of the local domain. Any thread. */
 void vt_out_nudge(int fd);
 
+/* In a forked child: nobody waits. */
+void vt_out_fork_child(void);
+
 /* Whether fd reports any of events, or an error, now. */
 bool vt_poll_now(int fd, short events);
 

@@ -85,6 +85,15 @@ void vt_fd_forget_range(unsigned first, unsigned last)
     }
 }
 
+void vt_fd_share_all(void)
+{
+    int top = atomic_load_explicit(&highest, memory_order_relaxed);
+    for (int fd = 0; fd <= top; fd++) {
+        if (vt_fd_bits(fd))
+            vt_fd_set(fd, VT_FD_SHARED);
+    }
+}
+
 void vt_fd_dup(int fd, int to)
 {
     if (to < 0 || to == fd)
@@ -95,6 +104,10 @@ void vt_fd_dup(int fd, int to)
 
 void vt_fd_mark_nonblock(int fd, bool nonblock)
 {
+    if (vt_self && vt_self->vforked) { /* the child's descriptor: the same description, or another with that number */
+        vt_fd_set(fd, VT_FD_SHARED);
+        return;
+    }
     if (nonblock)
         vt_fd_set(fd, VT_FD_NONBLOCK);
     else

@@ -83,6 +83,9 @@ void vt_fd_born(int fd, enum vt_fd_kind kind, bool nonblock, unsigned bits);
 void vt_fd_forget(int fd);
 void vt_fd_forget_range(unsigned first, unsigned last);
 
+/* The process is about to fork: from now on a child has the same descriptions. */
+void vt_fd_share_all(void);
+
 /* to (if it is >= 0) is a duplicate of fd. */
 void vt_fd_dup(int fd, int to);
 

@@ -14,6 +14,7 @@
 #include <linux/io_uring.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
@@ -133,6 +134,11 @@ void vt_out_nudge(int fd)
         vt_unlock(&out_lists[i].lock);
         vt_leave(t);
     }
+}
+
+void vt_out_fork_child(void)
+{
+    memset(out_lists, 0, sizeof out_lists);
 }
 
 long vt_out_wait(struct vt_out *out, long done)

@@ -45,7 +45,11 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
     if (!(flags & TIMER_ABSTIME)) {
         /* A relative sleep does not depend on the setting of its clock (clock_nanosleep(2)). */
         uint64_t deadline = vt_deadline_in(time);
-        long ret = time ? sleep_until(deadline) : 0;
+        long ret = 0;
+        if (time)
+            ret = sleep_until(deadline);
+        else
+            vt_yield(); /* others run meanwhile, as in the kernel: some programs yield so */
         if (ret == -EINTR && remaining) {
             uint64_t now = vt_now();
             *remaining = to_timespec(now < deadline ? deadline - now : 0);

@@ -1,7 +1,9 @@
 /* Whether the library is at work in this process, and its start at the first thread. */
 #include "start.h"
 
+#include "call.h"
 #include "config.h"
+#include "fd.h"
 #include "handoff.h"
 #include "life.h"
 #include "lock.h"
@@ -121,6 +123,7 @@ static bool forking; /* the engine was there when fork began; under the locks th
 
 static void before_fork(void)
 {
+    vt_fd_share_all();
     if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON) {
         vt_life_fork_prepare();
         forking = true;
@@ -137,6 +140,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
+    vt_out_fork_child();
     if (forking) {
         forking = false;
         vt_life_fork_child();

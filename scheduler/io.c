@@ -75,17 +75,6 @@ int32_t vt_io_do(const struct vt_io_req *req, uint64_t deadline, unsigned flags)
     return outcome(&op, await(t, &op, deadline, flags));
 }
 
-int32_t vt_io_ready(int fd, short events, uint64_t deadline, unsigned flags)
-{
-    struct vt_thread *t = vt_enter();
-    struct vt_op op = {.thread = t};
-    vt_wait_begins(t);
-    struct vt_place *p = vt_need_place(t);
-    int err = vt_ring_watch(p, &op, fd, (uint32_t)(unsigned short)events);
-    vt_leave(t);
-    return err ? -err : outcome(&op, await(t, &op, deadline, flags));
-}
-
 /* Waits in the kernel, on a carrier of its own. */
 static int poll_handed_off(struct pollfd *fds, nfds_t n, uint64_t deadline)
 {
@@ -98,6 +87,23 @@ static int poll_handed_off(struct pollfd *fds, nfds_t n, uint64_t deadline)
     long ret = vt_sys6(SYS_ppoll, (long)fds, (long)n, deadline == VT_NEVER ? 0 : (long)&left, 0, 0, 0);
     vt_handoff_end();
     return (int)ret;
+}
+
+int32_t vt_io_ready(int fd, short events, uint64_t deadline, unsigned flags)
+{
+    struct vt_thread *t = vt_enter();
+    struct vt_op op = {.thread = t};
+    vt_wait_begins(t);
+    struct vt_place *p = vt_need_place(t);
+    int err = vt_ring_watch(p, &op, fd, (uint32_t)(unsigned short)events);
+    vt_leave(t);
+    if (err && err != EBADF && err != EPERM) {
+        /* epoll without a number for it, while another thread waits for it here, or without memory. */
+        struct pollfd one = {.fd = fd, .events = events};
+        int n = poll_handed_off(&one, 1, deadline);
+        return n > 0 ? one.revents : n == 0 ? -ETIMEDOUT : n;
+    }
+    return err ? -err : outcome(&op, await(t, &op, deadline, flags));
 }
 
 #define VT_POLL_MAX 32

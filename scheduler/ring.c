@@ -46,17 +46,15 @@ enum vt_io_backend vt_ring_backend(void)
 
 /* --- descriptors ------------------------------------------------------------------------------------------------------ */
 
-/* A duplicate of fd with a high number, out of the way of what open() gives the program; -1. */
+/* A duplicate of fd with a high number, out of the way of what open() gives the program; or -errno. */
 static int dup_high(int fd)
 {
-    long limit[2] = {1024, 1024};
+    long limit[2] = {1024, 1024}, high = -EMFILE;
     vt_sys4(SYS_prlimit64, 0, 7 /* RLIMIT_NOFILE */, 0, (long)limit);
-    for (long at = (limit[0] < 65536 ? limit[0] : 65536) - 64; at > 3 && at > limit[0] / 2; at /= 2) {
-        long high = vt_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
-        if (high >= 0)
-            return (int)high;
-    }
-    return -1;
+    long top = limit[0] < 65536 ? limit[0] : 65536, at = top - (top < 256 ? top / 4 : 64);
+    for (; at > 3 && high == -EMFILE; at = at * 3 / 4)
+        high = vt_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
+    return (int)high;
 }
 
 static int move_high(int fd)
@@ -174,7 +172,8 @@ static void unwatch(struct vt_ring *r, struct vt_op *op)
 {
     struct epoll_event none = {0};
     vt_sys4(SYS_epoll_ctl, r->epoll_fd, EPOLL_CTL_DEL, op->fd, (long)&none);
-    vt_sys1(SYS_close, op->fd);
+    if (!op->borrowed)
+        vt_sys1(SYS_close, op->fd);
 }
 
 static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec *timeout)
@@ -270,13 +269,14 @@ int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events)
     /* By a number of our own: the set knows a number once, and several threads may wait for it; and what has been put there
      * can only be taken out by its number, which the program may close, or give to something else, in the meantime. */
     int high = dup_high(fd);
-    if (high < 0)
+    if (high == -EBADF)
         return EBADF;
     struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.ptr = op};
-    op->fd = high;
-    long err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, high, (long)&ev);
-    if (err)
-        vt_sys1(SYS_close, high);
+    op->borrowed = high < 0; /* no number is left */
+    op->fd = op->borrowed ? fd : high;
+    long err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, op->fd, (long)&ev);
+    if (err && !op->borrowed)
+        vt_sys1(SYS_close, op->fd);
     if (err)
         return (int)-err;
     p->stats.requests++;

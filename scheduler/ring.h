@@ -27,6 +27,7 @@ struct vt_op {
     _Atomic uint32_t mail_done; /* the owner has dealt with the mail: its last access to the op */
     int32_t res;
     int32_t fd;                /* epoll only: what is watched */
+    bool borrowed;             /* epoll only: fd is the program's own number */
     bool mailed;               /* set by the thread that waits, under the mailbox's lock */
 };
 
