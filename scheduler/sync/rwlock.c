@@ -124,8 +124,9 @@ static bool leave(void *arg, uint32_t bits, bool more)
         v->readers = !woken && (left & VT_RW_READERS_WAIT) && reader_may(v->lock, left);
         if (v->readers)
             left &= ~VT_RW_READERS_WAIT;
-        /* Release, for who takes the lock next. */
-    } while (!atomic_compare_exchange_weak_explicit(state_of(v->lock), &s, left, memory_order_release,
+        /* Release, for who takes the lock next; acquire, as the one that it is granted to sees through us what the other
+         * readers did, who left before. */
+    } while (!atomic_compare_exchange_weak_explicit(state_of(v->lock), &s, left, memory_order_acq_rel,
                                                     memory_order_relaxed));
     return granted;
 }
