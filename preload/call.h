@@ -1,6 +1,7 @@
-/* The blocking system calls as a virtual thread makes them: they park it, or hand its place over, and otherwise do what
- * the kernel's call of that name does. The result is the kernel's: >= 0, or -errno; errno is not touched. To be called
- * by virtual threads only. The interposed functions, and syscall(), stand on these. */
+/* The blocking system calls as a virtual thread makes them: they park it, or hand its place over, and
+ * otherwise do what the kernel's call of that name does. The result is the kernel's: >= 0, or -errno; errno
+ * is not touched. To be called by virtual threads only. The interposed functions, and syscall(), stand on
+ * these. */
 #ifndef VT_CALL_H
 #define VT_CALL_H
 
@@ -34,25 +35,28 @@ long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, 
 long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length);
 long vt_call_recvmsg(int fd, struct msghdr *msg, int flags);
 long vt_call_recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout);
-long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length);
+long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+                    socklen_t length);
 long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags);
 long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags);
 long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags);
 long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length);
 
 /* Relative time-outs, NULL for none; a mask of size bytes, or NULL. *timeout is not changed. */
-long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size);
+long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+                   size_t size);
 long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
                      const sigset_t *mask, size_t size);
 long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
                           const sigset_t *mask, size_t size);
-long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining);
+long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
+                             struct timespec *remaining);
 
 /* A system call by its number, as any thread makes it through syscall(). By any thread. */
 long vt_call_close_range(unsigned first, unsigned last, unsigned flags);
 long vt_call_number(long number, const long a[6]);
 
-/* --- for those who implement them --------------------------------------------------------------------------------- */
+/* --- for those who implement them ------------------------------------------------------------------- */
 
 #define VT_RW_MAX ((size_t)0x7ffff000) /* the most that the kernel moves in one call (MAX_RW_COUNT) */
 
@@ -72,15 +76,15 @@ static inline unsigned vt_restartable(uint64_t deadline)
     return deadline == VT_NEVER ? VT_PARK_RESTARTABLE : VT_PARK_INTERRUPTIBLE;
 }
 
-/* A wait with these flags has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on waiting, with
- * the flags as they are then. Does not return when it is a cancellation that is acted upon. */
+/* A wait with these flags has ended with -EINTR: whether the call is to fail with EINTR; otherwise it goes on
+ * waiting, with the flags as they are then. Does not return when it is a cancellation that is acted upon. */
 bool vt_io_interrupted(unsigned *flags);
 
 /* Nothing to wait for any more: make the call again. Not the result of any call. */
 #define VT_RETRY INT64_MIN
 
-/* Waits until a call on fd that would have blocked can be made, or has been made: by req where it is given and there is a
- * ring. VT_RETRY, the result of req, -EAGAIN at the deadline, -EINTR. */
+/* Waits until a call on fd that would have blocked can be made, or has been made: by req where it is given
+ * and there is a ring. VT_RETRY, the result of req, -EAGAIN at the deadline, -EINTR. */
 long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline);
 
 /* A transfer out of the process that may take several calls. */
@@ -88,9 +92,9 @@ struct vt_out {
     int fd;
     unsigned generation;
     unsigned shutdowns; /* seen before the last try */
-    unsigned futile;   /* how often the descriptor was ready and yet the call would have blocked */
-    bool asked;        /* whether fd blocks, and for how long, is known */
-    bool nudged;       /* to be tried again although not ready; under the lock of the list */
+    unsigned futile;    /* how often the descriptor was ready and yet the call would have blocked */
+    bool asked;         /* whether fd blocks, and for how long, is known */
+    bool nudged;        /* to be tried again although not ready; under the lock of the list */
     uint64_t deadline;
     struct vt_thread *thread;
     struct vt_out *next, **link; /* while it waits, in the list for vt_out_nudge */
@@ -104,17 +108,17 @@ static inline void vt_out_start(struct vt_out *out, int fd, unsigned generation)
     *out = (struct vt_out){.fd = fd, .generation = generation, .shutdowns = vt_shutdowns};
 }
 
-/* The call would have blocked, after done bytes: 0 when it is to be made again; VT_RETRY when it is to be made as a
- * blocking call (with the place handed over); else the result of the whole transfer if done is 0, and done itself
- * otherwise. */
+/* The call would have blocked, after done bytes: 0 when it is to be made again; VT_RETRY when it is to be
+ * made as a blocking call (with the place handed over); else the result of the whole transfer if done is 0,
+ * and done itself otherwise. */
 long vt_out_wait(struct vt_out *out, long done);
 
-/* A call has given EPIPE and may have raised SIGPIPE. Where the thread blocks it, it is pending on the kernel thread, and
- * becomes pending for the virtual thread alone. Returns -EPIPE. */
+/* A call has given EPIPE and may have raised SIGPIPE. Where the thread blocks it, it is pending on the kernel
+ * thread, and becomes pending for the virtual thread alone. Returns -EPIPE. */
 long vt_broken_pipe(void);
 
-/* Lets transfers out of fd that wait for room be tried again: shutdown() ends them, which readiness does not show where the
- * socket is of the local domain. Any thread. */
+/* Lets transfers out of fd that wait for room be tried again: shutdown() ends them, which readiness does not
+ * show where the socket is of the local domain. Any thread. */
 void vt_out_nudge(int fd);
 
 /* In a forked child: nobody waits. */
@@ -126,56 +130,58 @@ bool vt_poll_now(int fd, short events);
 /* Whether the descriptor is non-blocking as far as known: then calls are made as they are. */
 #define VT_AS_IS(fd) (vt_fd_bits(fd) & VT_FD_NONBLOCK)
 
-/* A call that was made with the place handed over has failed with EINTR: whether it is to be made again. The kernel thread
- * may still have requests under way in a ring, whose completion interrupts what it waits in as a signal does, without
- * any signal. */
+/* A call that was made with the place handed over has failed with EINTR: whether it is to be made again. The
+ * kernel thread may still have requests under way in a ring, whose completion interrupts what it waits in as
+ * a signal does, without any signal. */
 static inline bool vt_handed_in_vain(void)
 {
     return !(atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & (VT_SIGNALLED | VT_CANCELLED));
 }
 
-/* call, an expression with the kernel's result, with the place handed over; evaluated again for an EINTR in vain. */
-#define VT_HANDED_CALL(what, call)                                                                                \
-    __extension__({                                                                                               \
-        long handed_;                                                                                             \
-        vt_handoff_begin(what);                                                                                   \
-        do {                                                                                                      \
-            vt_wait_begins(vt_self);                                                                              \
-            handed_ = (call);                                                                                     \
-        } while (handed_ == -EINTR && vt_handed_in_vain());                                                       \
-        vt_handoff_end();                                                                                         \
-        handed_;                                                                                                  \
+/* call, an expression with the kernel's result, with the place handed over; evaluated again for an EINTR in
+ * vain. */
+#define VT_HANDED_CALL(what, call)                                                                           \
+    __extension__({                                                                                          \
+        long handed_;                                                                                        \
+        vt_handoff_begin(what);                                                                              \
+        do {                                                                                                 \
+            vt_wait_begins(vt_self);                                                                         \
+            handed_ = (call);                                                                                \
+        } while (handed_ == -EINTR && vt_handed_in_vain());                                                  \
+        vt_handoff_end();                                                                                    \
+        handed_;                                                                                             \
     })
 
 /* The same for a function of libc's. */
-#define VT_HANDED(what, call)                                                                                     \
-    __extension__({                                                                                               \
-        __typeof__(call) handed_;                                                                                 \
-        int errno_ = errno;                                                                                       \
-        vt_handoff_begin(what);                                                                                   \
-        for (;;) {                                                                                                \
-            vt_wait_begins(vt_self);                                                                              \
-            handed_ = (call);                                                                                     \
-            if (handed_ != (__typeof__(handed_))-1 || errno != EINTR || !vt_handed_in_vain())                                    \
-                break;                                                                                            \
-            errno = errno_;                                                                                       \
-        }                                                                                                         \
-        vt_handoff_end();                                                                                         \
-        handed_;                                                                                                  \
+#define VT_HANDED(what, call)                                                                                \
+    __extension__({                                                                                          \
+        __typeof__(call) handed_;                                                                            \
+        int errno_ = errno;                                                                                  \
+        vt_handoff_begin(what);                                                                              \
+        for (;;) {                                                                                           \
+            vt_wait_begins(vt_self);                                                                         \
+            handed_ = (call);                                                                                \
+            if (handed_ != (__typeof__(handed_))-1 || errno != EINTR || !vt_handed_in_vain())                \
+                break;                                                                                       \
+            errno = errno_;                                                                                  \
+        }                                                                                                    \
+        vt_handoff_end();                                                                                    \
+        handed_;                                                                                             \
     })
 
 /* Defines name: libc's function, with the place handed over. */
-#define VT_HANDED_FUNCTION(type, name, parameters, arguments)                                                     \
-    VT_EXPORT type name parameters                                                                                \
-    {                                                                                                             \
-        if (!vt_on() || !vt_is_virtual())                                                                         \
-            return vt_real(name) arguments;                                                                       \
-        vt_cancel_point();                                                                                        \
-        return VT_HANDED(#name, vt_real(name) arguments);                                                         \
+#define VT_HANDED_FUNCTION(type, name, parameters, arguments)                                                \
+    VT_EXPORT type name parameters                                                                           \
+    {                                                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                    \
+            return vt_real(name) arguments;                                                                  \
+        vt_cancel_point();                                                                                   \
+        return VT_HANDED(#name, vt_real(name) arguments);                                                    \
     }
 
 /* Defines name as another name of target. */
-#define VT_ALIAS(target, name) VT_EXPORT extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
+#define VT_ALIAS(target, name)                                                                               \
+    VT_EXPORT extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
 
 /* A system call's result as libc returns it. */
 static inline long vt_result(long ret)

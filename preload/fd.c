@@ -104,7 +104,8 @@ void vt_fd_dup(int fd, int to)
 
 void vt_fd_mark_nonblock(int fd, bool nonblock)
 {
-    if (vt_self && vt_self->vforked) { /* the child's descriptor: the same description, or another with that number */
+    if (vt_self &&
+        vt_self->vforked) { /* the child's descriptor: the same description, or another with that number */
         vt_fd_set(fd, VT_FD_SHARED);
         return;
     }

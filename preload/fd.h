@@ -1,9 +1,10 @@
 /* What is known about descriptors.
  *
- * For each descriptor number a few hints, gathered where descriptors are made, duplicated, changed and closed. They are
- * only ever hints: libc closes and opens descriptors by itself, other processes share descriptions, and the program may
- * make system calls that nobody sees. So each hint is used in a way that a wrong one costs time and not correctness, or
- * is checked where it would matter. All functions may be called by any thread, and in signal handlers. */
+ * For each descriptor number a few hints, gathered where descriptors are made, duplicated, changed and
+ * closed. They are only ever hints: libc closes and opens descriptors by itself, other processes share
+ * descriptions, and the program may make system calls that nobody sees. So each hint is used in a way that a
+ * wrong one costs time and not correctness, or is checked where it would matter. All functions may be called
+ * by any thread, and in signal handlers. */
 #ifndef VT_FD_H
 #define VT_FD_H
 
@@ -15,24 +16,26 @@
 
 enum vt_fd_kind {
     VT_FD_UNKNOWN,
-    VT_FD_FILE,   /* regular file, directory, block device: never waited for by readiness */
+    VT_FD_FILE, /* regular file, directory, block device: never waited for by readiness */
     VT_FD_SOCKET,
     VT_FD_PIPE,
-    VT_FD_CHAR,   /* terminal or another device */
-    VT_FD_EVENT,  /* eventfd, timerfd, signalfd, inotify, epoll, pidfd ... */
+    VT_FD_CHAR,  /* terminal or another device */
+    VT_FD_EVENT, /* eventfd, timerfd, signalfd, inotify, epoll, pidfd ... */
 };
 
 enum vt_fd_bits {
     VT_FD_KIND = 7,
-    VT_FD_TRACKED = 8,        /* made in our sight: O_NONBLOCK is as VT_FD_NONBLOCK says */
-    VT_FD_SHARED = 16,        /* another descriptor of this process may be on the same description: do not rely on it */
-    VT_FD_NONBLOCK = 32,      /* O_NONBLOCK is on: calls are made as they are */
-    VT_FD_NO_NOWAIT_IN = 64,  /* preadv2 does not know RWF_NOWAIT here */
+    VT_FD_TRACKED = 8, /* made in our sight: O_NONBLOCK is as VT_FD_NONBLOCK says */
+    VT_FD_SHARED =
+        16, /* another descriptor of this process may be on the same description: do not rely on it */
+    VT_FD_NONBLOCK = 32,     /* O_NONBLOCK is on: calls are made as they are */
+    VT_FD_NO_NOWAIT_IN = 64, /* preadv2 does not know RWF_NOWAIT here */
     VT_FD_NO_NOWAIT_OUT = 128,
-    VT_FD_NO_TIMEO = 256,     /* SO_RCVTIMEO and SO_SNDTIMEO are zero */
-    VT_FD_LOWAT = 512,        /* SO_RCVLOWAT has been set */
-    VT_FD_LINGER = 1024,      /* close may block */
-    VT_FD_PIECEMEAL = 2048,   /* what libc or the kernel wants of it in one go comes in pieces that take their time */
+    VT_FD_NO_TIMEO = 256, /* SO_RCVTIMEO and SO_SNDTIMEO are zero */
+    VT_FD_LOWAT = 512,    /* SO_RCVLOWAT has been set */
+    VT_FD_LINGER = 1024,  /* close may block */
+    VT_FD_PIECEMEAL =
+        2048, /* what libc or the kernel wants of it in one go comes in pieces that take their time */
 };
 
 struct vt_fd {
@@ -92,8 +95,8 @@ void vt_fd_dup(int fd, int to);
 /* The program has set or cleared O_NONBLOCK. */
 void vt_fd_mark_nonblock(int fd, bool nonblock);
 
-/* A call on fd would have to wait: whether the descriptor is non-blocking, so that the program gets EAGAIN. Asks the
- * kernel where the hint is not reliable. */
+/* A call on fd would have to wait: whether the descriptor is non-blocking, so that the program gets EAGAIN.
+ * Asks the kernel where the hint is not reliable. */
 bool vt_fd_nonblocking(int fd);
 
 /* The program has set this option of level SOL_SOCKET. */
@@ -107,8 +110,8 @@ enum vt_fd_use {
     VT_FD_POLLS, /* poll, epoll_wait; they say nothing about the reads that follow */
 };
 
-/* Whether to try a call without blocking before waiting for it; vt_fd_waited says that the last one was in vain. Every
- * sixteenth is tried in any case, to notice that data has become plentiful. */
+/* Whether to try a call without blocking before waiting for it; vt_fd_waited says that the last one was in
+ * vain. Every sixteenth is tried in any case, to notice that data has become plentiful. */
 static inline bool vt_fd_try_first(int fd, enum vt_fd_use use)
 {
     if ((unsigned)fd >= VT_FD_MAX)

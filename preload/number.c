@@ -33,7 +33,8 @@ static long by_select(const long a[6])
         t = (struct timespec){tv->tv_sec + tv->tv_usec / 1000000, tv->tv_usec % 1000000 * 1000};
     }
     uint64_t start = vt_now();
-    long ret = vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], tv ? &t : NULL, NULL, 0);
+    long ret =
+        vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], tv ? &t : NULL, NULL, 0);
     if (tv) {
         leave_rest(&t, start);
         *tv = (struct timeval){t.tv_sec, t.tv_nsec / 1000};
@@ -48,8 +49,8 @@ static long by_pselect6(const long a[6])
         size_t size;
     } none = {NULL, 0}, *mask = a[5] ? (struct mask *)a[5] : &none;
     uint64_t start = vt_now();
-    long ret = vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timespec *)a[4],
-                               mask->set, mask->size);
+    long ret = vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
+                               (struct timespec *)a[4], mask->set, mask->size);
     leave_rest((struct timespec *)a[4], start);
     return ret;
 }
@@ -144,13 +145,15 @@ static bool waiting(long number, const long a[6], long *ret)
                                     number == SYS_epoll_pwait ? (size_t)a[5] : 0);
         return true;
     case SYS_epoll_pwait2:
-        *ret = vt_call_epoll_pwait2(fd, buf, (int)a[2], (struct timespec *)a[3], (sigset_t *)a[4], (size_t)a[5]);
+        *ret =
+            vt_call_epoll_pwait2(fd, buf, (int)a[2], (struct timespec *)a[3], (sigset_t *)a[4], (size_t)a[5]);
         return true;
     case SYS_nanosleep:
         *ret = vt_call_clock_nanosleep(CLOCK_MONOTONIC, 0, (struct timespec *)a[0], buf);
         return true;
     case SYS_clock_nanosleep:
-        *ret = vt_call_clock_nanosleep((clockid_t)a[0], (int)a[1], (struct timespec *)a[2], (struct timespec *)a[3]);
+        *ret = vt_call_clock_nanosleep((clockid_t)a[0], (int)a[1], (struct timespec *)a[2],
+                                       (struct timespec *)a[3]);
         return true;
     case SYS_sched_yield:
         vt_yield();

@@ -1,7 +1,7 @@
 /* poll, select and epoll.
  *
- * The scheduler waits for a few descriptors; many of them, or a signal mask to be set meanwhile, are left to the kernel's
- * call with the place handed over. */
+ * The scheduler waits for a few descriptors; many of them, or a signal mask to be set meanwhile, are left to
+ * the kernel's call with the place handed over. */
 #include "call.h"
 #include "clock.h"
 #include "fd.h"
@@ -41,7 +41,7 @@ static bool mask_differs(const sigset_t *mask, size_t size)
     return __builtin_memcmp(&now, mask, sizeof now) != 0;
 }
 
-/* --- poll --------------------------------------------------------------------------------------------------------- */
+/* --- poll ------------------------------------------------------------------------------------------- */
 
 /* Nothing to wait for but the time: 0 or -EINTR. */
 static long poll_nothing(uint64_t deadline)
@@ -100,7 +100,8 @@ static long poll_wait(struct pollfd *fds, nfds_t n, uint64_t deadline)
     }
 }
 
-long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
+long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+                   size_t size)
 {
     struct timespec left;
     if (timeout && !valid(timeout))
@@ -111,8 +112,9 @@ long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
         return vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)&left, (long)mask, (long)size, 0);
     }
     if (mask_differs(mask, size))
-        return VT_HANDED_CALL("ppoll", vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)vt_timespec_left(deadline, &left), (long)mask,
-                                          (long)size, 0));
+        return VT_HANDED_CALL("ppoll",
+                              vt_sys6(SYS_ppoll, (long)fds, (long)n, (long)vt_timespec_left(deadline, &left),
+                                      (long)mask, (long)size, 0));
     return poll_wait(fds, n, deadline);
 }
 
@@ -141,18 +143,19 @@ VT_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
     return poll(fds, n, timeout);
 }
 
-VT_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
+VT_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+                          size_t size)
 {
     if (size / sizeof *fds < n)
         __chk_fail();
     return ppoll(fds, n, timeout, mask);
 }
 
-/* --- select ------------------------------------------------------------------------------------------------------- */
+/* --- select ----------------------------------------------------------------------------------------- */
 
 /* What the kernel's select asks of a descriptor for each set, in terms of poll (fs/select.c). */
-#define IN_SET (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
-#define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define IN_SET     (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define OUT_SET    (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define EXCEPT_SET POLLPRI
 
 typedef unsigned long word_t; /* of an fd_set, which may be longer than its type says */
@@ -224,9 +227,10 @@ static bool any_bad(const struct pollfd *fds, int count)
     return false;
 }
 
-/* Waits for fds. Ready only in ways that the sets do not ask for (POLLHUP of one that is in *out alone) does not count, as
- * in select. VT_RETRY: leave it to the kernel. */
-static long select_wait(struct pollfd *fds, int count, int n, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline)
+/* Waits for fds. Ready only in ways that the sets do not ask for (POLLHUP of one that is in *out alone) does
+ * not count, as in select. VT_RETRY: leave it to the kernel. */
+static long select_wait(struct pollfd *fds, int count, int n, fd_set *in, fd_set *out, fd_set *except,
+                        uint64_t deadline)
 {
     to_poll(fds, n, in, out, except);
     long ret = poll_wait(fds, (nfds_t)count, deadline);
@@ -242,7 +246,8 @@ static long select_wait(struct pollfd *fds, int count, int n, fd_set *in, fd_set
     }
     if (ret > 0 && !found)
         return VT_RETRY;
-    return keep(in, fds, count, IN_SET) + keep(out, fds, count, OUT_SET) + keep(except, fds, count, EXCEPT_SET);
+    return keep(in, fds, count, IN_SET) + keep(out, fds, count, OUT_SET) +
+           keep(except, fds, count, EXCEPT_SET);
 }
 
 /* In a frame of its own, as large as it must be. */
@@ -277,7 +282,7 @@ long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struc
     if (zero(timeout) && !differs)
         return vt_sys6(SYS_pselect6, n, (long)in, (long)out, (long)except, (long)t, 0);
     return VT_HANDED_CALL("select", vt_sys6(SYS_pselect6, n, (long)in, (long)out, (long)except, (long)t,
-                                       mask ? (long)&with : 0));
+                                            mask ? (long)&with : 0));
 }
 
 VT_EXPORT int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except,
@@ -316,7 +321,7 @@ VT_EXPORT int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *
     return (int)vt_result(vt_call_pselect(n, in, out, except, timeout, mask, mask ? sizeof(uint64_t) : 0));
 }
 
-/* --- epoll -------------------------------------------------------------------------------------------------------- */
+/* --- epoll ------------------------------------------------------------------------------------------ */
 
 long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
                           const sigset_t *mask, size_t size)
@@ -332,8 +337,11 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
         if (ret != -ENOSYS)
             return ret;
         const struct timespec *t = vt_timespec_left(deadline, &left);
-        int ms = t ? (int)((t->tv_sec > 2000000 ? 2000000 : t->tv_sec) * 1000 + (t->tv_nsec + 999999) / 1000000) : -1;
-        return VT_HANDED_CALL("epoll_pwait", vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
+        int ms =
+            t ? (int)((t->tv_sec > 2000000 ? 2000000 : t->tv_sec) * 1000 + (t->tv_nsec + 999999) / 1000000)
+              : -1;
+        return VT_HANDED_CALL("epoll_pwait",
+                              vt_sys6(SYS_epoll_pwait, fd, (long)events, max, ms, (long)mask, (long)size));
     }
     unsigned flags = VT_PARK_INTERRUPTIBLE;
     bool first = zero(timeout) || max <= 0 || vt_fd_try_first(fd, VT_FD_POLLS);

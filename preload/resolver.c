@@ -1,5 +1,6 @@
-/* Look-ups of names, addresses, users and services: libc makes connections, reads files and loads modules for them, out of
- * our sight. The place is handed over meanwhile, at once where the network is asked as a rule. */
+/* Look-ups of names, addresses, users and services: libc makes connections, reads files and loads modules for
+ * them, out of our sight. The place is handed over meanwhile, at once where the network is asked as a rule.
+ */
 #include "call.h"
 
 #include <aliases.h>
@@ -14,8 +15,8 @@
 
 #define HANDED VT_HANDED_FUNCTION
 
-/* Where a small file is read as a rule, the place is kept, unless another such call is under way or the last one has taken
- * long (a directory service, a remote file). */
+/* Where a small file is read as a rule, the place is kept, unless another such call is under way or the last
+ * one has taken long (a directory service, a remote file). */
 struct vt_lookup {
     _Atomic int running;
     _Atomic bool slow;
@@ -35,17 +36,18 @@ static void lookup_end(struct vt_lookup *l, uint64_t start)
     atomic_store_explicit(&l->slow, vt_now() - start > LONG_NS, memory_order_relaxed);
 }
 
-#define HANDED_IF_SLOW(type, name, parameters, arguments)                                                         \
-    VT_EXPORT type name parameters                                                                                \
-    {                                                                                                             \
-        static struct vt_lookup lookup;                                                                           \
-        if (!vt_on() || !vt_is_virtual())                                                                         \
-            return vt_real(name) arguments;                                                                       \
-        vt_cancel_point();                                                                                        \
-        uint64_t start = vt_now();                                                                                \
-        type ret = lookup_begin(&lookup) ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments;   \
-        lookup_end(&lookup, start);                                                                               \
-        return ret;                                                                                               \
+#define HANDED_IF_SLOW(type, name, parameters, arguments)                                                    \
+    VT_EXPORT type name parameters                                                                           \
+    {                                                                                                        \
+        static struct vt_lookup lookup;                                                                      \
+        if (!vt_on() || !vt_is_virtual())                                                                    \
+            return vt_real(name) arguments;                                                                  \
+        vt_cancel_point();                                                                                   \
+        uint64_t start = vt_now();                                                                           \
+        type ret =                                                                                           \
+            lookup_begin(&lookup) ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments;     \
+        lookup_end(&lookup, start);                                                                          \
+        return ret;                                                                                          \
     }
 
 HANDED(int, getaddrinfo,
@@ -58,91 +60,98 @@ HANDED(int, getnameinfo,
        (addr, length, host, host_length, service, service_length, flags))
 HANDED(int, getaddrinfo_a, (int mode, struct gaicb *list[restrict], int n, struct sigevent *restrict event),
        (mode, list, n, event))
-HANDED(int, gai_suspend, (const struct gaicb *const list[], int n, const struct timespec *timeout), (list, n, timeout))
+HANDED(int, gai_suspend, (const struct gaicb *const list[], int n, const struct timespec *timeout),
+       (list, n, timeout))
 
 HANDED(struct hostent *, gethostbyname, (const char *name), (name))
 HANDED(struct hostent *, gethostbyname2, (const char *name, int family), (name, family))
-HANDED(struct hostent *, gethostbyaddr, (const void *addr, socklen_t length, int family), (addr, length, family))
+HANDED(struct hostent *, gethostbyaddr, (const void *addr, socklen_t length, int family),
+       (addr, length, family))
 HANDED(int, gethostbyname_r,
        (const char *restrict name, struct hostent *restrict entry, char *restrict buf, size_t size,
         struct hostent **restrict result, int *restrict error),
        (name, entry, buf, size, result, error))
 HANDED(int, gethostbyname2_r,
-       (const char *restrict name, int family, struct hostent *restrict entry, char *restrict buf, size_t size,
-        struct hostent **restrict result, int *restrict error),
+       (const char *restrict name, int family, struct hostent *restrict entry, char *restrict buf,
+        size_t size, struct hostent **restrict result, int *restrict error),
        (name, family, entry, buf, size, result, error))
 HANDED(int, gethostbyaddr_r,
-       (const void *restrict addr, socklen_t length, int family, struct hostent *restrict entry, char *restrict buf,
-        size_t size, struct hostent **restrict result, int *restrict error),
+       (const void *restrict addr, socklen_t length, int family, struct hostent *restrict entry,
+        char *restrict buf, size_t size, struct hostent **restrict result, int *restrict error),
        (addr, length, family, entry, buf, size, result, error))
 HANDED_IF_SLOW(struct hostent *, gethostent, (void), ())
 
 HANDED_IF_SLOW(struct netent *, getnetbyname, (const char *name), (name))
 HANDED_IF_SLOW(struct netent *, getnetbyaddr, (uint32_t net, int type), (net, type))
 HANDED_IF_SLOW(int, getnetbyname_r,
-       (const char *restrict name, struct netent *restrict entry, char *restrict buf, size_t size,
-        struct netent **restrict result, int *restrict error),
-       (name, entry, buf, size, result, error))
+               (const char *restrict name, struct netent *restrict entry, char *restrict buf, size_t size,
+                struct netent **restrict result, int *restrict error),
+               (name, entry, buf, size, result, error))
 HANDED_IF_SLOW(int, getnetbyaddr_r,
-       (uint32_t net, int type, struct netent *restrict entry, char *restrict buf, size_t size,
-        struct netent **restrict result, int *restrict error),
-       (net, type, entry, buf, size, result, error))
+               (uint32_t net, int type, struct netent *restrict entry, char *restrict buf, size_t size,
+                struct netent **restrict result, int *restrict error),
+               (net, type, entry, buf, size, result, error))
 HANDED_IF_SLOW(int, innetgr, (const char *group, const char *host, const char *user, const char *domain),
-       (group, host, user, domain))
+               (group, host, user, domain))
 HANDED_IF_SLOW(struct servent *, getservbyname, (const char *name, const char *protocol), (name, protocol))
 HANDED_IF_SLOW(struct servent *, getservbyport, (int port, const char *protocol), (port, protocol))
 HANDED_IF_SLOW(int, getservbyname_r,
-       (const char *restrict name, const char *restrict protocol, struct servent *restrict entry, char *restrict buf,
-        size_t size, struct servent **restrict result),
-       (name, protocol, entry, buf, size, result))
+               (const char *restrict name, const char *restrict protocol, struct servent *restrict entry,
+                char *restrict buf, size_t size, struct servent **restrict result),
+               (name, protocol, entry, buf, size, result))
 HANDED_IF_SLOW(int, getservbyport_r,
-       (int port, const char *restrict protocol, struct servent *restrict entry, char *restrict buf, size_t size,
-        struct servent **restrict result),
-       (port, protocol, entry, buf, size, result))
+               (int port, const char *restrict protocol, struct servent *restrict entry, char *restrict buf,
+                size_t size, struct servent **restrict result),
+               (port, protocol, entry, buf, size, result))
 HANDED_IF_SLOW(struct protoent *, getprotobyname, (const char *name), (name))
 HANDED_IF_SLOW(struct protoent *, getprotobynumber, (int number), (number))
 HANDED_IF_SLOW(int, getprotobyname_r,
-       (const char *restrict name, struct protoent *restrict entry, char *restrict buf, size_t size,
-        struct protoent **restrict result),
-       (name, entry, buf, size, result))
+               (const char *restrict name, struct protoent *restrict entry, char *restrict buf, size_t size,
+                struct protoent **restrict result),
+               (name, entry, buf, size, result))
 HANDED_IF_SLOW(int, getprotobynumber_r,
-       (int number, struct protoent *restrict entry, char *restrict buf, size_t size,
-        struct protoent **restrict result),
-       (number, entry, buf, size, result))
+               (int number, struct protoent *restrict entry, char *restrict buf, size_t size,
+                struct protoent **restrict result),
+               (number, entry, buf, size, result))
 
 HANDED_IF_SLOW(struct passwd *, getpwnam, (const char *name), (name))
 HANDED_IF_SLOW(struct passwd *, getpwuid, (uid_t id), (id))
 HANDED_IF_SLOW(struct passwd *, getpwent, (void), ())
 HANDED_IF_SLOW(int, getpwnam_r,
-       (const char *restrict name, struct passwd *restrict entry, char *restrict buf, size_t size,
-        struct passwd **restrict result),
-       (name, entry, buf, size, result))
+               (const char *restrict name, struct passwd *restrict entry, char *restrict buf, size_t size,
+                struct passwd **restrict result),
+               (name, entry, buf, size, result))
 HANDED_IF_SLOW(int, getpwuid_r,
-       (uid_t id, struct passwd *restrict entry, char *restrict buf, size_t size, struct passwd **restrict result),
-       (id, entry, buf, size, result))
+               (uid_t id, struct passwd *restrict entry, char *restrict buf, size_t size,
+                struct passwd **restrict result),
+               (id, entry, buf, size, result))
 HANDED_IF_SLOW(int, getpwent_r,
-       (struct passwd *restrict entry, char *restrict buf, size_t size, struct passwd **restrict result),
-       (entry, buf, size, result))
+               (struct passwd *restrict entry, char *restrict buf, size_t size,
+                struct passwd **restrict result),
+               (entry, buf, size, result))
 HANDED_IF_SLOW(struct group *, getgrnam, (const char *name), (name))
 HANDED_IF_SLOW(struct group *, getgrgid, (gid_t id), (id))
 HANDED_IF_SLOW(struct group *, getgrent, (void), ())
 HANDED_IF_SLOW(int, getgrnam_r,
-       (const char *restrict name, struct group *restrict entry, char *restrict buf, size_t size,
-        struct group **restrict result),
-       (name, entry, buf, size, result))
+               (const char *restrict name, struct group *restrict entry, char *restrict buf, size_t size,
+                struct group **restrict result),
+               (name, entry, buf, size, result))
 HANDED_IF_SLOW(int, getgrgid_r,
-       (gid_t id, struct group *restrict entry, char *restrict buf, size_t size, struct group **restrict result),
-       (id, entry, buf, size, result))
+               (gid_t id, struct group *restrict entry, char *restrict buf, size_t size,
+                struct group **restrict result),
+               (id, entry, buf, size, result))
 HANDED_IF_SLOW(int, getgrent_r,
-       (struct group *restrict entry, char *restrict buf, size_t size, struct group **restrict result),
-       (entry, buf, size, result))
-HANDED_IF_SLOW(int, getgrouplist, (const char *user, gid_t group, gid_t *groups, int *n), (user, group, groups, n))
+               (struct group *restrict entry, char *restrict buf, size_t size,
+                struct group **restrict result),
+               (entry, buf, size, result))
+HANDED_IF_SLOW(int, getgrouplist, (const char *user, gid_t group, gid_t *groups, int *n),
+               (user, group, groups, n))
 HANDED_IF_SLOW(int, initgroups, (const char *user, gid_t group), (user, group))
 HANDED_IF_SLOW(struct spwd *, getspnam, (const char *name), (name))
 HANDED_IF_SLOW(int, getspnam_r,
-       (const char *restrict name, struct spwd *restrict entry, char *restrict buf, size_t size,
-        struct spwd **restrict result),
-       (name, entry, buf, size, result))
+               (const char *restrict name, struct spwd *restrict entry, char *restrict buf, size_t size,
+                struct spwd **restrict result),
+               (name, entry, buf, size, result))
 
 /* <resolv.h> renames these to their names with underscores; both are exported. */
 #undef res_nquery
@@ -156,20 +165,24 @@ HANDED_IF_SLOW(int, getspnam_r,
 #undef res_init
 #undef res_ninit
 
-#define RESOLVER(type, name, parameters, arguments)                                                               \
-    type name parameters;                                                                                         \
-    type __##name parameters;                                                                                     \
-    HANDED(type, name, parameters, arguments)                                                                     \
+#define RESOLVER(type, name, parameters, arguments)                                                          \
+    type name parameters;                                                                                    \
+    type __##name parameters;                                                                                \
+    HANDED(type, name, parameters, arguments)                                                                \
     HANDED(type, __##name, parameters, arguments)
 
-RESOLVER(int, res_nquery, (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
+RESOLVER(int, res_nquery,
+         (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
          (state, name, class, type, buf, size))
-RESOLVER(int, res_nsearch, (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
+RESOLVER(int, res_nsearch,
+         (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
          (state, name, class, type, buf, size))
 RESOLVER(int, res_nquerydomain,
-         (res_state state, const char *name, const char *domain, int class, int type, unsigned char *buf, int size),
+         (res_state state, const char *name, const char *domain, int class, int type, unsigned char *buf,
+          int size),
          (state, name, domain, class, type, buf, size))
-RESOLVER(int, res_nsend, (res_state state, const unsigned char *msg, int length, unsigned char *buf, int size),
+RESOLVER(int, res_nsend,
+         (res_state state, const unsigned char *msg, int length, unsigned char *buf, int size),
          (state, msg, length, buf, size))
 RESOLVER(int, res_query, (const char *name, int class, int type, unsigned char *buf, int size),
          (name, class, type, buf, size))
@@ -181,4 +194,5 @@ RESOLVER(int, res_querydomain,
 RESOLVER(int, res_send, (const unsigned char *msg, int length, unsigned char *buf, int size),
          (msg, length, buf, size))
 
-HANDED(int, wordexp, (const char *restrict words, wordexp_t *restrict result, int flags), (words, result, flags))
+HANDED(int, wordexp, (const char *restrict words, wordexp_t *restrict result, int flags),
+       (words, result, flags))

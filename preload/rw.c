@@ -1,9 +1,9 @@
 /* read, write and their relatives.
  *
- * A read is tried without blocking first (RWF_NOWAIT, or MSG_DONTWAIT on a socket), unless the descriptor had to wait
- * lately; then the ring makes it. A write is tried without blocking and goes on when there is room, so that SIGPIPE comes
- * from a call of the thread itself. Files: reads that the page cache serves are direct, others go by the ring; writes are
- * direct. */
+ * A read is tried without blocking first (RWF_NOWAIT, or MSG_DONTWAIT on a socket), unless the descriptor had
+ * to wait lately; then the ring makes it. A write is tried without blocking and goes on when there is room,
+ * so that SIGPIPE comes from a call of the thread itself. Files: reads that the page cache serves are direct,
+ * others go by the ring; writes are direct. */
 #include "call.h"
 #include "fd.h"
 #include "io.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- waiting ------------------------------------------------------------------------------------------------------ */
+/* --- waiting ---------------------------------------------------------------------------------------- */
 
 __attribute__((noinline)) void vt_cancel_now(void)
 {
@@ -128,7 +128,8 @@ void vt_out_nudge(int fd)
             if (!all && out->fd != fd)
                 continue;
             out->nudged = true;
-            atomic_fetch_or_explicit(&out->thread->interrupt, VT_SIGNALLED | VT_NORESTART, memory_order_release);
+            atomic_fetch_or_explicit(&out->thread->interrupt, VT_SIGNALLED | VT_NORESTART,
+                                     memory_order_release);
             vt_unblock(out->thread);
         }
         vt_unlock(&out_lists[i].lock);
@@ -181,7 +182,7 @@ long vt_out_wait(struct vt_out *out, long done)
     }
 }
 
-/* --- without waiting ---------------------------------------------------------------------------------------------- */
+/* --- without waiting -------------------------------------------------------------------------------- */
 
 static long readv_now(int fd, const struct iovec *iov, int count, int flags)
 {
@@ -212,7 +213,7 @@ static long writev_now(int fd, const struct iovec *iov, int count, int flags)
     return vt_sys3(SYS_write, fd, (long)iov->iov_base, (long)(n < 4096 ? n : 4096));
 }
 
-/* --- streams ------------------------------------------------------------------------------------------------------ */
+/* --- streams ---------------------------------------------------------------------------------------- */
 
 static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
 {
@@ -226,8 +227,12 @@ static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
         }
         if (vt_fd_nonblocking(fd))
             return vt_sys3(SYS_readv, fd, (long)iov, count);
-        struct vt_io_req req = {.opcode = IORING_OP_READV, .fd = fd, .addr = iov, .len = (uint32_t)count,
-                                .off = UINT64_MAX, .op_flags = (uint32_t)flags};
+        struct vt_io_req req = {.opcode = IORING_OP_READV,
+                                .fd = fd,
+                                .addr = iov,
+                                .len = (uint32_t)count,
+                                .off = UINT64_MAX,
+                                .op_flags = (uint32_t)flags};
         if (count == 1) {
             req.opcode = IORING_OP_READ;
             req.addr = iov->iov_base;
@@ -296,7 +301,7 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
     }
 }
 
-/* --- files -------------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------------ */
 
 /* offset -1: from the current position. Reading stops short only at the end of the file. */
 static long file_read(int fd, void *buf, size_t n, off_t offset)
@@ -316,8 +321,11 @@ static long file_read(int fd, void *buf, size_t n, off_t offset)
         if (ret == -EAGAIN && got == 0 && offset < 0 && vt_fd_learn(fd) != VT_FD_FILE)
             return stream_readv(fd, &iov, 1, 0);
         if (ret == -EAGAIN && vt_io_has_ring()) {
-            struct vt_io_req req = {.opcode = IORING_OP_READ, .fd = fd, .addr = iov.iov_base,
-                                    .len = (uint32_t)iov.iov_len, .off = (uint64_t)at};
+            struct vt_io_req req = {.opcode = IORING_OP_READ,
+                                    .fd = fd,
+                                    .addr = iov.iov_base,
+                                    .len = (uint32_t)iov.iov_len,
+                                    .off = (uint64_t)at};
             ret = vt_io_do(&req, VT_NEVER, 0); /* a file's read is not interrupted */
         }
         if (ret == -EAGAIN || ret == -EOPNOTSUPP) {
@@ -365,7 +373,7 @@ static long file_readv(int fd, const struct iovec *iov, int count, off_t offset)
     return done;
 }
 
-/* --- the calls ---------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------------- */
 
 long vt_call_read(int fd, void *buf, size_t n)
 {
@@ -506,15 +514,15 @@ long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, 
     return vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags);
 }
 
-/* --- the names ---------------------------------------------------------------------------------------------------- */
+/* --- the names -------------------------------------------------------------------------------------- */
 
-#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                     \
-    VT_EXPORT type name parameters                                                                                \
-    {                                                                                                             \
-        if (!vt_on() || !vt_is_virtual())                                                                         \
-            return vt_real(name) arguments;                                                                       \
-        vt_cancel_point();                                                                                        \
-        return (type)vt_result(call arguments);                                                                   \
+#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                \
+    VT_EXPORT type name parameters                                                                           \
+    {                                                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                    \
+            return vt_real(name) arguments;                                                                  \
+        vt_cancel_point();                                                                                   \
+        return (type)vt_result(call arguments);                                                              \
     }
 
 VIRTUAL_CALL(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), vt_call_read)

@@ -27,7 +27,8 @@ static long sleep_until(uint64_t deadline)
     }
 }
 
-long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
+long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
+                             struct timespec *remaining)
 {
     switch (clock) {
     case CLOCK_REALTIME:
@@ -37,7 +38,7 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
         break;
     default: /* processor time, alarms, or an error */
         return VT_HANDED_CALL("clock_nanosleep",
-                         vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
+                              vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
     }
     if (!request || request->tv_sec < 0 || !vt_nsec_valid(request))
         return request ? -EINVAL : -EFAULT;
@@ -60,13 +61,15 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
         uint64_t now = vt_clock_now(clock);
         if (now >= time)
             return 0;
-        long ret = sleep_until(vt_deadline_in(time - now)); /* and look again: the clock may have been set back */
+        long ret =
+            sleep_until(vt_deadline_in(time - now)); /* and look again: the clock may have been set back */
         if (ret < 0)
             return ret;
     }
 }
 
-VT_EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
+VT_EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
+                              struct timespec *remaining)
 {
     if (!vt_on() || !vt_is_virtual())
         return vt_real(clock_nanosleep)(clock, flags, request, remaining);

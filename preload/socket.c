@@ -9,7 +9,7 @@
 #include <linux/io_uring.h>
 #include <netinet/in.h>
 
-/* --- receiving ---------------------------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------------- */
 
 /* Flags with which a call never waits. */
 #define IN_AS_IS (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB)
@@ -23,13 +23,14 @@ static bool is_stream(int fd)
 }
 
 /* Receives by the ring, with the sender's address. */
-static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length,
-                              uint64_t deadline)
+static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr,
+                              socklen_t *length, uint64_t deadline)
 {
     struct iovec iov = {buf, n};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr, .msg_namelen = length ? *length : 0};
-    struct vt_io_req req = {.opcode = IORING_OP_RECVMSG, .fd = fd, .addr = &msg, .len = 1,
-                            .op_flags = (uint32_t)flags};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr, .msg_namelen = length ? *length : 0};
+    struct vt_io_req req = {
+        .opcode = IORING_OP_RECVMSG, .fd = fd, .addr = &msg, .len = 1, .op_flags = (uint32_t)flags};
     long ret = vt_wait_for(fd, &req, POLLIN, deadline);
     if (ret >= 0 && length)
         *length = msg.msg_namelen;
@@ -55,7 +56,8 @@ static size_t recv_least(int fd, size_t n, int flags)
 static long peek_all(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length)
 {
     for (;;) {
-        long ret = VT_HANDED_CALL("recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
+        long ret = VT_HANDED_CALL(
+            "recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
         /* Short at the end, for a handler, when the time is over; or because of our own requests. */
         if (ret <= 0 || (size_t)ret >= n || !vt_handed_in_vain() || vt_poll_now(fd, POLLRDHUP) ||
             vt_fd_deadline(fd, SO_RCVTIMEO) != VT_NEVER)
@@ -82,7 +84,8 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
         long ret = -EAGAIN;
         char *at = (char *)buf + done;
         if (first) {
-            ret = vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once | MSG_DONTWAIT, (long)addr, (long)length);
+            ret = vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once | MSG_DONTWAIT, (long)addr,
+                          (long)length);
             if (ret == -EAGAIN)
                 vt_fd_waited(fd, VT_FD_READS);
         }
@@ -90,15 +93,19 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
             if (!asked) {
                 if (vt_fd_nonblocking(fd))
                     return done ? (long)done
-                                : vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length);
+                                : vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr,
+                                          (long)length);
                 deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
                 asked = true;
             }
             if (addr) {
                 ret = recv_with_address(fd, at, n - done, once, addr, length, deadline);
             } else {
-                struct vt_io_req req = {.opcode = IORING_OP_RECV, .fd = fd, .addr = at,
-                                        .len = (uint32_t)(n - done), .op_flags = (uint32_t)once};
+                struct vt_io_req req = {.opcode = IORING_OP_RECV,
+                                        .fd = fd,
+                                        .addr = at,
+                                        .len = (uint32_t)(n - done),
+                                        .op_flags = (uint32_t)once};
                 ret = vt_wait_for(fd, n ? &req : NULL, POLLIN, deadline);
             }
             if (ret == VT_RETRY) {
@@ -196,8 +203,8 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
             deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
             asked = true;
         }
-        struct vt_io_req req = {.opcode = IORING_OP_RECVMSG, .fd = fd, .addr = msg, .len = 1,
-                                .op_flags = (uint32_t)flags};
+        struct vt_io_req req = {
+            .opcode = IORING_OP_RECVMSG, .fd = fd, .addr = msg, .len = 1, .op_flags = (uint32_t)flags};
         long ret = vt_wait_for(fd, &req, POLLIN, deadline);
         if (ret != VT_RETRY)
             return ret;
@@ -253,7 +260,7 @@ long vt_call_recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, s
     return done;
 }
 
-/* --- sending ------------------------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------------- */
 
 /* EINPROGRESS: a connection that is opened by the first transfer (TCP_FASTOPEN_CONNECT) is on its way. */
 static bool would_block(long ret)
@@ -261,8 +268,8 @@ static bool would_block(long ret)
     return ret == -EAGAIN || ret == -EINPROGRESS;
 }
 
-/* Sends the rest of one piece of which done bytes are out, in a transfer that has sent before bytes. Returns the bytes of
- * this piece that are out, or an error if before and they are 0. */
+/* Sends the rest of one piece of which done bytes are out, in a transfer that has sent before bytes. Returns
+ * the bytes of this piece that are out, or an error if before and they are 0. */
 static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags, const struct sockaddr *addr,
                        socklen_t length, long before)
 {
@@ -284,8 +291,9 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
             return some ? (long)done : ret;
         ret = vt_out_wait(out, some ? 1 : 0);
         if (ret == VT_RETRY) {
-            ret = VT_HANDED_CALL("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done), (long)(n - done),
-                                            flags | (some ? MSG_NOSIGNAL : 0), (long)addr, length));
+            ret = VT_HANDED_CALL("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done),
+                                                 (long)(n - done), flags | (some ? MSG_NOSIGNAL : 0),
+                                                 (long)addr, length));
             if (ret < 0)
                 return some ? (long)done : ret;
             done += (size_t)ret;
@@ -299,7 +307,8 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
     }
 }
 
-static long sendto_call(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
+static long sendto_call(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+                        socklen_t length)
 {
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length);
@@ -310,7 +319,8 @@ static long sendto_call(int fd, const void *buf, size_t n, int flags, const stru
     return send_piece(&out, buf, n, flags, addr, length, 0);
 }
 
-long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
+long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+                    socklen_t length)
 {
     long ret = sendto_call(fd, buf, n, flags, addr, length);
     return ret == -EPIPE ? vt_broken_pipe() : ret;
@@ -332,11 +342,14 @@ static long send_rest(struct vt_out *out, const struct msghdr *msg, int flags, l
         size_t rest = iov->iov_len - begun;
         long ret;
         if (begun || rest >= 16384) {
-            ret = send_piece(out, (char *)iov->iov_base + begun, rest, flags, msg->msg_name, msg->msg_namelen, done);
+            ret = send_piece(out, (char *)iov->iov_base + begun, rest, flags, msg->msg_name, msg->msg_namelen,
+                             done);
             if (ret <= 0 || (size_t)ret < rest)
                 return done + (ret > 0 ? ret : 0);
         } else {
-            struct msghdr next = {.msg_iov = (struct iovec *)iov, .msg_iovlen = count, .msg_name = msg->msg_name,
+            struct msghdr next = {.msg_iov = (struct iovec *)iov,
+                                  .msg_iovlen = count,
+                                  .msg_name = msg->msg_name,
                                   .msg_namelen = msg->msg_namelen};
             ret = vt_sys3(SYS_sendmsg, out->fd, (long)&next, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
             if (ret == -EAGAIN) { /* one piece, which waits */
@@ -425,7 +438,7 @@ long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
     return done;
 }
 
-/* --- connections -------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------------ */
 
 static int accepted(int listener, int fd, int flags)
 {
@@ -440,7 +453,10 @@ long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags
     if (VT_AS_IS(fd) || vt_fd_kind(fd) != VT_FD_SOCKET || vt_fd_nonblocking(fd)) {
         ret = vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags);
     } else {
-        struct vt_io_req req = {.opcode = IORING_OP_ACCEPT, .fd = fd, .addr = addr, .off = (uint64_t)(uintptr_t)length,
+        struct vt_io_req req = {.opcode = IORING_OP_ACCEPT,
+                                .fd = fd,
+                                .addr = addr,
+                                .off = (uint64_t)(uintptr_t)length,
                                 .op_flags = (uint32_t)flags};
         uint64_t deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
         do
@@ -468,7 +484,8 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
             continue; /* the connection is being made meanwhile: EALREADY comes next */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
             return -EINPROGRESS;
-        /* An earlier call that was interrupted has begun it. A blocking one waits for its end, and the next one finds it. */
+        /* An earlier call that was interrupted has begun it. A blocking one waits for its end, and the next
+         * one finds it. */
         if (ret == -EALREADY || ret == -EINPROGRESS || ret == -EAGAIN) {
             if (ret == -EAGAIN) /* a full backlog in the local domain */
                 return VT_HANDED_CALL("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
@@ -481,25 +498,28 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     }
 }
 
-/* --- the names ---------------------------------------------------------------------------------------------------- */
+/* --- the names -------------------------------------------------------------------------------------- */
 
-#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                     \
-    VT_EXPORT type name parameters                                                                                \
-    {                                                                                                             \
-        if (!vt_on() || !vt_is_virtual())                                                                         \
-            return vt_real(name) arguments;                                                                       \
-        vt_cancel_point();                                                                                        \
-        return (type)vt_result(call);                                                                             \
+#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                \
+    VT_EXPORT type name parameters                                                                           \
+    {                                                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                    \
+            return vt_real(name) arguments;                                                                  \
+        vt_cancel_point();                                                                                   \
+        return (type)vt_result(call);                                                                        \
     }
 
 VIRTUAL_CALL(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags),
              vt_call_recvfrom(fd, buf, n, flags, NULL, NULL))
 VT_ALIAS(recv, __recv);
 
-/* glibc's headers give addresses as a union that C code converts to; the parameter is a pointer all the same. */
+/* glibc's headers give addresses as a union that C code converts to; the parameter is a pointer all the same.
+ */
 VIRTUAL_CALL(ssize_t, recvfrom,
-             (int fd, void *restrict buf, size_t n, int flags, __SOCKADDR_ARG addr, socklen_t *restrict length),
-             (fd, buf, n, flags, addr, length), vt_call_recvfrom(fd, buf, n, flags, addr.__sockaddr__, length))
+             (int fd, void *restrict buf, size_t n, int flags, __SOCKADDR_ARG addr,
+              socklen_t *restrict length),
+             (fd, buf, n, flags, addr, length),
+             vt_call_recvfrom(fd, buf, n, flags, addr.__sockaddr__, length))
 VIRTUAL_CALL(int, connect, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t length), (fd, addr, length),
              vt_call_connect(fd, addr.__sockaddr__, length))
 VT_ALIAS(connect, __connect);
@@ -541,8 +561,8 @@ VT_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
     return vt_result(vt_call_recvmsg(fd, msg, flags));
 }
 
-VIRTUAL_CALL(int, sendmmsg, (int fd, struct mmsghdr *msgs, unsigned count, int flags), (fd, msgs, count, flags),
-             vt_call_sendmmsg(fd, msgs, count, flags))
+VIRTUAL_CALL(int, sendmmsg, (int fd, struct mmsghdr *msgs, unsigned count, int flags),
+             (fd, msgs, count, flags), vt_call_sendmmsg(fd, msgs, count, flags))
 VT_ALIAS(sendmmsg, __sendmmsg);
 
 VT_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -552,8 +572,8 @@ VT_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags
     return recv(fd, buf, n, flags);
 }
 
-VT_EXPORT ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size, int flags, __SOCKADDR_ARG addr,
-                                 socklen_t *restrict length)
+VT_EXPORT ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size, int flags,
+                                 __SOCKADDR_ARG addr, socklen_t *restrict length)
 {
     if (n > size)
         __chk_fail();

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- children ----------------------------------------------------------------------------------------------------- */
+/* --- children --------------------------------------------------------------------------------------- */
 
 VT_EXPORT pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
@@ -71,7 +71,7 @@ VT_HANDED_FUNCTION(int, system, (const char *command), (command))
 VT_HANDED_FUNCTION(FILE *, popen, (const char *command, const char *mode), (command, mode))
 VT_HANDED_FUNCTION(int, pclose, (FILE * stream), (stream))
 
-/* --- signals ------------------------------------------------------------------------------------------------------ */
+/* --- signals ---------------------------------------------------------------------------------------- */
 
 /* A signal that was sent to the calling virtual thread alone, which is one of set: its number, or 0. */
 static int take_pending(uint64_t set, siginfo_t *info)
@@ -107,7 +107,8 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
             uint64_t now = vt_now();
             if (now >= deadline)
                 return -EAGAIN;
-            struct timespec left = {(time_t)((deadline - now) / 1000000000), (long)((deadline - now) % 1000000000)};
+            struct timespec left = {(time_t)((deadline - now) / 1000000000),
+                                    (long)((deadline - now) % 1000000000)};
             vt_handoff_begin("sigwait");
             /* On this kernel thread until we know. Said before pending is looked at, see vt_signal_send. */
             atomic_store_explicit(&t->awaited, bits, memory_order_seq_cst);

@@ -22,7 +22,8 @@ static void help(void)
     while (recv(channel[1], &what, 1, 0) == 1) {
         char control[CMSG_SPACE(sizeof(int))];
         struct iovec v = {&what, 1};
-        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        struct msghdr m = {
+            .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
         int fd, flags;
 
         CHECK(recvmsg(channel[1], &m, 0) == 1);
@@ -42,7 +43,8 @@ static void send_fd(int to, char byte, int fd)
 {
     char control[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec v = {&byte, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
     c->cmsg_level = SOL_SOCKET;
@@ -56,7 +58,8 @@ static int receive_fd(int from)
 {
     char byte, control[CMSG_SPACE(sizeof(int))];
     struct iovec v = {&byte, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     int fd;
 
     EXPECT(recvmsg(from, &m, 0), 1);
@@ -108,7 +111,8 @@ static void *reuse(void *arg)
     SYS(unlink(name));
     write_all(file, "abcdefgh", 8);
     for (int i = 0; i < ROUNDS; i++) {
-        /* A place of its own for each thread: dup2 and dup3 make the number, so that no other thread takes it. */
+        /* A place of its own for each thread: dup2 and dup3 make the number, so that no other thread takes
+         * it. */
         int at = SYS(dup(file));
         EXPECT(pread(at, data, 8, 0), 8);
         SYS(pipe(pair));

@@ -1,5 +1,5 @@
-/* Files read by many threads while they are not in memory; the ends of files, files that the kernel makes up, devices;
- * sendfile, splice, tee and copy_file_range. */
+/* Files read by many threads while they are not in memory; the ends of files, files that the kernel makes up,
+ * devices; sendfile, splice, tee and copy_file_range. */
 #include "check.h"
 #include <fcntl.h>
 #include <sys/sendfile.h>

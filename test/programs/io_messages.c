@@ -1,5 +1,5 @@
-/* Many messages in one call, messages in pieces, and how a connection begins: sendmmsg and recvmmsg, MSG_WAITALL with
- * every form, SO_RCVLOWAT, connect to a full backlog, refused, and interrupted. */
+/* Many messages in one call, messages in pieces, and how a connection begins: sendmmsg and recvmmsg,
+ * MSG_WAITALL with every form, SO_RCVLOWAT, connect to a full backlog, refused, and interrupted. */
 #include "check.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>

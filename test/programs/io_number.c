@@ -1,4 +1,5 @@
-/* System calls made by number wait like any: more threads than processors are blocked in each, and all go on. */
+/* System calls made by number wait like any: more threads than processors are blocked in each, and all go on.
+ */
 #include "check.h"
 #include <poll.h>
 #include <sys/epoll.h>

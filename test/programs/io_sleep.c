@@ -1,5 +1,5 @@
-/* Every way to sleep, on every clock, relative and absolute, by many threads: never early, the errors of libc, and what is
- * left when a handler interrupts. */
+/* Every way to sleep, on every clock, relative and absolute, by many threads: never early, the errors of
+ * libc, and what is left when a handler interrupts. */
 #include "check.h"
 #include <poll.h>
 #include <signal.h>
@@ -159,7 +159,8 @@ static void *interrupted(void *arg)
 
 int main(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* sleeping is never restarted */
+    struct sigaction action = {.sa_handler = on_signal,
+                               .sa_flags = SA_RESTART}; /* sleeping is never restarted */
     pthread_t threads[4];
 
     begin(30);
