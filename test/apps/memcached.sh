@@ -6,7 +6,7 @@ need memcached memcached
 
 user=()
 ((EUID)) || user=(-u nobody)
-session() { # NAME
+exchange() { # NAME
     local port
     port=$(free_port)
     if ! start_server "$port" memcached "${user[@]}" -l 127.0.0.1 -p "$port" -U 0 -t 4 -c 2000 -m 256; then
@@ -40,7 +40,7 @@ session() { # NAME
 }
 limit=60
 preloaded
-session native
+exchange native
 if ((failed)); then
     failed=0
     skip "fails natively"
@@ -49,6 +49,6 @@ fi
 passed=0
 for n in $carriers; do
     preloaded "$n"
-    session "carriers $n"
+    exchange "carriers $n"
 done
 finish

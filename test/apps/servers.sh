@@ -5,7 +5,7 @@ source "$(dirname "$(readlink -f "$0")")/lib.sh"
 [[ -x $bench/load ]] || { echo "$test_name: skipped: no $bench/load" && exit 77; }
 limit=60
 
-session() { # NAME CONNECTIONS "LOAD OPTIONS" SECONDS SERVER [ARGUMENTS AFTER PORT...]
+exchange() { # NAME CONNECTIONS "LOAD OPTIONS" SECONDS SERVER [ARGUMENTS AFTER PORT...]
     local name=$1 conns=$2 options=$3 seconds=$4 program=$5 port line client
     shift 5
     port=$(free_port)
@@ -35,17 +35,17 @@ session() { # NAME CONNECTIONS "LOAD OPTIONS" SECONDS SERVER [ARGUMENTS AFTER PO
     fi
     pass "$name: $(grep -oE '(requests|req_s|p95_us)=[^ ]*' <<<"$line" | tr '\n' ' ')"
 }
-sessions() { # NAME-PREFIX
-    session "$1 echo, thread a connection" 200 "" 2 echo_tpc
-    session "$1 echo, small stacks" 50 "" 1 echo_tpc 64
-    session "$1 echo of 16 KB" 50 "-s 16000" 1 echo_tpc
-    session "$1 echo, a connection a request" 50 "-1" 1 echo_tpc
-    session "$1 echo, epoll" 200 "" 1 echo_epoll 3
-    session "$1 delay, thread a connection" 500 "-1 -n 2000" 30 delay_tpc 100
-    session "$1 delay, pool" 100 "-1 -n 1000" 30 delay_tpc 50 50
+exchanges() { # NAME-PREFIX
+    exchange "$1 echo, thread a connection" 200 "" 2 echo_tpc
+    exchange "$1 echo, small stacks" 50 "" 1 echo_tpc 64
+    exchange "$1 echo of 16 KB" 50 "-s 16000" 1 echo_tpc
+    exchange "$1 echo, a connection a request" 50 "-1" 1 echo_tpc
+    exchange "$1 echo, epoll" 200 "" 1 echo_epoll 3
+    exchange "$1 delay, thread a connection" 500 "-1 -n 2000" 30 delay_tpc 100
+    exchange "$1 delay, pool" 100 "-1 -n 1000" 30 delay_tpc 50 50
 }
 preloaded
-sessions native
+exchanges native
 if ((failed)); then
     failed=0
     skip "fails natively"
@@ -54,6 +54,6 @@ fi
 passed=0
 for n in $carriers; do
     preloaded "$n"
-    sessions "carriers $n"
+    exchanges "carriers $n"
 done
 finish
