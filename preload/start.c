@@ -14,6 +14,7 @@
 #include "sys.h"
 #include "tcb.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -49,6 +50,14 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
+/* valgrind puts a library of its own in front of every process that it runs. It has a scheduler of its own, and would not
+ * follow ours. */
+static bool under_valgrind(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    return preload && strstr(preload, "vgpreload_core");
+}
+
 int vt_decide(void)
 {
     static struct vt_lock lock;
@@ -61,6 +70,10 @@ int vt_decide(void)
         if (vt_config.disable ||
             (vt_config.only && !listed(vt_config.only, executable_name(path, sizeof path))))
             mode = VT_OFF;
+        if (mode == VT_ON && under_valgrind()) {
+            vt_say("valgrind does not know virtual threads; the program runs on kernel threads");
+            mode = VT_OFF;
+        }
         atomic_store_explicit(&vt_mode, mode, memory_order_relaxed);
     }
     vt_unlock(&lock);
@@ -85,6 +98,14 @@ static void last_thread(void)
 
 static bool start(void)
 {
+    static const char *const sanitizers[][2] = {
+        {"__asan_init", "AddressSanitizer"}, {"__tsan_init", "ThreadSanitizer"}, {"__msan_init", "MemorySanitizer"}};
+    for (unsigned i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++) {
+        if (dlsym(RTLD_DEFAULT, sanitizers[i][0])) {
+            vt_say("%s does not know virtual threads; the program runs on kernel threads", sanitizers[i][1]);
+            return false;
+        }
+    }
     int err = vt_life_start();
     if (err) {
         vt_say("%s; the program runs on kernel threads", vt_tcb_why());
