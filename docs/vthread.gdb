@@ -1,4 +1,5 @@
-# Virtual threads in gdb, of a process that it is attached to (x86-64; the library's debug information is needed):
+# Virtual threads in gdb, of a process that it is attached to (x86-64; the library's debug information is needed; in a core
+# file only vt-threads works):
 #
 #     gdb -p PID -x docs/vthread.gdb
 #     vt-threads          lists the living virtual threads
