@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A carrier's own stack: the loop, ring and timers, and a frame for a signal of libc's own (setuid). */
@@ -56,6 +57,9 @@ static void *carrier_main(void *arg)
     c->self.tid = (uint32_t)c->tid;
     c->self.tp = c->tp;
     vt_self = &c->self;
+    char name[16];
+    snprintf(name, sizeof name, "vt-carrier/%u", c->index % 10000);
+    vt_sys2(SYS_prctl, 15 /* PR_SET_NAME */, (long)name);
     become_spare(c, true);
     for (;;) {
         struct vt_place *p = atomic_load_explicit(&c->place, memory_order_acquire);
@@ -108,12 +112,8 @@ static bool carrier_start(void)
         vt_sched.ncarriers++;
     vt_unlock(&vt_sched.spare_lock);
     static _Atomic bool said;
-    if (!may) {
-        if (!atomic_exchange(&said, true))
-            vt_say("all %u carriers of VTHREAD_MAX_CARRIERS are in use: threads that block may delay others",
-                   vt_sched.max_carriers);
+    if (!may)
         return false;
-    }
     struct vt_carrier *c = carrier_make(index);
     int err = c ? vt_kernel_thread(carrier_main, c, VT_CARRIER_STACK) : ENOMEM;
     if (err == 0)
@@ -190,6 +190,16 @@ void vt_spare_give(struct vt_carrier *c, struct vt_place *p)
     vt_monitor_wake(); /* the place has left the idle ones */
 }
 
+/* Somebody needs a carrier, and there is none. */
+static void out_of_carriers(void)
+{
+    static _Atomic bool said;
+    /* Below the limit the keeper is at work on one. */
+    if (vt_sched.ncarriers >= vt_sched.max_carriers && !atomic_exchange(&said, true))
+        vt_say("all %u carriers of VTHREAD_MAX_CARRIERS are in use: threads that block may delay others",
+               vt_sched.max_carriers);
+}
+
 /* --- hand-off ------------------------------------------------------------------------------------------------------- */
 
 /* Finds a carrier for p, which has just lost its own, if it needs one. In a section. */
@@ -203,6 +213,7 @@ static void give_away(struct vt_place *p)
             vt_spare_give(c, p);
             return;
         }
+        out_of_carriers();
         /* Let others run its threads at least. */
         if ((task = atomic_exchange_explicit(&p->next, NULL, memory_order_acquire)))
             vt_globq_push(&vt_sched.globq, task);
