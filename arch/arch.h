@@ -16,6 +16,7 @@
 #ifndef VT_ARCH_H
 #define VT_ARCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <ucontext.h>
 
@@ -32,6 +33,9 @@ struct vt_context {
 
 /* "x86_64" or "generic". */
 extern const char *const vt_arch_name;
+
+/* Whether a switch brings back the signal mask that the context was left with, whatever the kernel thread's is. */
+extern const bool vt_arch_carries_mask;
 
 /*
  * Chooses how the thread pointer is set (wrfsbase where the kernel allows it, else arch_prctl). Call once,

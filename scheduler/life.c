@@ -281,6 +281,7 @@ static void entry(void *arg)
 {
     struct vt_thread *t = arg;
     vt_run_after(t->carrier);
+    vt_mask_mounted(t->carrier, t);
     vt_leave(t);
     vt_tcb_enter();
     run(t);

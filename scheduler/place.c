@@ -113,8 +113,13 @@ void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
     c = t->carrier;
     vt_run_after(c);
     vt_chaos();
-    /* A signal was put off in between, and is blocked in the kernel since. */
-    if (__builtin_expect(c->kernel_mask != t->sigmask, 0)) {
+    vt_mask_mounted(c, t);
+}
+
+void vt_mask_mounted(struct vt_carrier *c, struct vt_thread *t)
+{
+    /* A signal was put off in between, and is blocked in the kernel since; or the switch has brought an old mask. */
+    if (__builtin_expect(vt_arch_carries_mask || c->kernel_mask != t->sigmask, 0)) {
         c->kernel_mask = t->sigmask;
         vt_sys_sigmask(t->sigmask);
     }

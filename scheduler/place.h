@@ -125,6 +125,9 @@ void vt_ready_last(struct vt_thread *t);
  * the stack has been left. Returns when t is mounted again. */
 void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *));
 
+/* Sees to it that the kernel thread of c has the mask of t, which has just been mounted. In a section. */
+void vt_mask_mounted(struct vt_carrier *c, struct vt_thread *t);
+
 /* Runs what the context that was left asked for. In the first instructions of a context that was switched to. */
 void vt_run_after(struct vt_carrier *c);
 

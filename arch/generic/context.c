@@ -15,6 +15,7 @@
 #endif
 
 const char *const vt_arch_name = "generic";
+const bool vt_arch_carries_mask = true; /* swapcontext does */
 
 int vt_arch_init(void)
 {

@@ -35,6 +35,7 @@ static_assert(offsetof(struct frame, rip) == VT_FRAME_RIP, "frame");
 static_assert(sizeof(struct frame) == VT_FRAME_SIZE, "frame");
 
 const char *const vt_arch_name = "x86_64";
+const bool vt_arch_carries_mask = false;
 
 static void set_tp_prctl(void *tp)
 {

@@ -52,6 +52,7 @@ int main(int argc, char **argv)
     }
     int64_t t1 = now_us();
     long rss = status_kb("VmRSS"), tables = status_kb("VmPTE");
+    CHECK(count > 1000000 || rss + tables < 14L * 1024 * 1024);
     ZERO(pthread_mutex_lock(&lock));
     go = 1;
     ZERO(pthread_cond_broadcast(&changed));
