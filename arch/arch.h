@@ -70,6 +70,15 @@ static inline void vt_context_switch(struct vt_context *save, const struct vt_co
  */
 void vt_context_export(const struct vt_context *c, ucontext_t *uc);
 
+/*
+ * For who reads a context from outside: where rip, rsp, rbp, rbx, r12, r13, r14, r15 of one that does not run are,
+ * from `sp`. Where the second is negative, rsp is not saved: it is `sp` less that number. And a pointer to the
+ * function that is outermost on every stack of vt_context_make.
+ */
+enum { VT_SAVED_REGISTERS = 8 };
+extern const int32_t vt_arch_saved[VT_SAVED_REGISTERS];
+extern const void *const vt_arch_outermost;
+
 /* Sets the thread pointer of the calling kernel thread. */
 void vt_arch_set_tp(void *tp);
 

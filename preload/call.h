@@ -10,10 +10,13 @@
 #include "preload.h"
 #include "real.h"
 #include "thread.h"
+#include "undo.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -31,6 +34,8 @@ long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset);
 /* Offset -1: the current position, as preadv2. */
 long vt_call_preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags);
 long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags);
+
+long vt_call_openat(int dir, const char *path, int flags, mode_t mode);
 
 long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length);
 long vt_call_recvmsg(int fd, struct msghdr *msg, int flags);
@@ -52,9 +57,21 @@ long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const str
 long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
                              struct timespec *remaining);
 
+/* type: idtype_t of waitid(2). usage may be NULL. */
+long vt_call_wait4(pid_t pid, int *status, int options, struct rusage *usage);
+long vt_call_waitid(int type, id_t id, siginfo_t *info, int options, struct rusage *usage);
+
+/* fork, and clone that makes a process with memory of its own, by the number of the system call. By any
+ * thread. */
+long vt_call_fork(long number, const long a[6]);
+
 /* A system call by its number, as any thread makes it through syscall(). By any thread. */
-long vt_call_close_range(unsigned first, unsigned last, unsigned flags);
 long vt_call_number(long number, const long a[6]);
+
+/* One of the system calls about signals, by a virtual thread or for one. */
+bool vt_signal_number(long number, const long a[6], long *ret);
+/* The kernel has another mask for the calling thread, which the program has set. */
+void vt_signal_mask_changed(void);
 
 /* --- for those who implement them ------------------------------------------------------------------- */
 
@@ -89,12 +106,13 @@ long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t dea
 
 /* A transfer out of the process that may take several calls. */
 struct vt_out {
+    struct vt_undo undo; /* while it waits; first */
     int fd;
     unsigned generation;
-    unsigned shutdowns; /* seen before the last try */
-    unsigned futile;    /* how often the descriptor was ready and yet the call would have blocked */
-    bool asked;         /* whether fd blocks, and for how long, is known */
-    bool nudged;        /* to be tried again although not ready; under the lock of the list */
+    unsigned shutdowns;  /* seen before the last try */
+    unsigned futile;     /* how often the descriptor was ready and yet the call would have blocked */
+    bool asked;          /* whether fd blocks, and for how long, is known */
+    _Atomic bool nudged; /* to be tried again although not ready */
     uint64_t deadline;
     struct vt_thread *thread;
     struct vt_out *next, **link; /* while it waits, in the list for vt_out_nudge */
@@ -121,7 +139,7 @@ long vt_broken_pipe(void);
  * show where the socket is of the local domain. Any thread. */
 void vt_out_nudge(int fd);
 
-/* In a forked child: nobody waits. */
+/* In a forked child: nobody waits but the calling thread. */
 void vt_out_fork_child(void);
 
 /* Whether fd reports any of events, or an error, now. */

@@ -35,13 +35,17 @@ enum vt_fd_bits {
     VT_FD_LOWAT = 512,    /* SO_RCVLOWAT has been set */
     VT_FD_LINGER = 1024,  /* close may block */
     VT_FD_PIECEMEAL =
-        2048, /* what libc or the kernel wants of it in one go comes in pieces that take their time */
+        2048, /* what libc or the kernel wants of it in one go comes in pieces that take their time; a file: its
+                 calls block */
+    VT_FD_DIRECT = 16384, /* O_DIRECT: the page cache has no part in it */
 };
 
 struct vt_fd {
     _Atomic uint16_t bits;
     _Atomic uint16_t generation; /* changes when the number is closed or given away */
     _Atomic uint8_t waits[2];    /* calls of each kind still to come that wait without a first try */
+    _Atomic uint8_t guess;       /* see vt_fd_plenty */
+    _Atomic uint16_t leader;     /* of an epoll set: 0, or whose turn it is to wait for it (poll.c) */
 };
 
 #define VT_FD_MAX (1 << 20) /* beyond this nothing is remembered */
@@ -89,11 +93,20 @@ void vt_fd_forget_range(unsigned first, unsigned last);
 /* The process is about to fork: from now on a child has the same descriptions. */
 void vt_fd_share_all(void);
 
+/* In a forked child: nobody waits for an epoll set. */
+void vt_fd_fork_child(void);
+
+/* How large the process's table of descriptors is, as far as the program's own need it: what select is limited to. */
+int vt_fd_table(void);
+
 /* to (if it is >= 0) is a duplicate of fd. */
 void vt_fd_dup(int fd, int to);
 
 /* The program has set or cleared O_NONBLOCK. */
 void vt_fd_mark_nonblock(int fd, bool nonblock);
+
+/* The flags (F_GETFL) of fd, a file, are these: whether its calls reach the disk each time. */
+void vt_fd_mark_flags(int fd, int flags);
 
 /* A call on fd would have to wait: whether the descriptor is non-blocking, so that the program gets EAGAIN.
  * Asks the kernel where the hint is not reliable. */
@@ -104,6 +117,10 @@ void vt_fd_mark_sockopt(int fd, int option, const void *value, unsigned length);
 
 /* When a call on fd that waits from now on has to give up, by SO_RCVTIMEO or SO_SNDTIMEO. */
 uint64_t vt_fd_deadline(int fd, int option);
+
+/* The same, but VT_FD_GONE where the number was not open when the kernel was asked: by now it may be again, with a limit. */
+#define VT_FD_GONE UINT64_C(0)
+uint64_t vt_fd_deadline_of(int fd, int option);
 
 enum vt_fd_use {
     VT_FD_READS,
@@ -123,17 +140,39 @@ static inline bool vt_fd_try_first(int fd, enum vt_fd_use use)
     return false;
 }
 
+#define VT_FD_GUESSED     255 /* that the next read need not wait; it has not been tried yet */
+#define VT_FD_GUESS_AFTER 64  /* so many times after the last wrong guess */
+
 static inline void vt_fd_waited(int fd, enum vt_fd_use use)
 {
-    if ((unsigned)fd < VT_FD_MAX)
-        atomic_store_explicit(&vt_fds[fd].waits[use], 15, memory_order_relaxed);
+    if ((unsigned)fd >= VT_FD_MAX)
+        return;
+    atomic_store_explicit(&vt_fds[fd].waits[use], 15, memory_order_relaxed);
+    if (use == VT_FD_READS && atomic_load_explicit(&vt_fds[fd].guess, memory_order_relaxed) == VT_FD_GUESSED)
+        atomic_store_explicit(&vt_fds[fd].guess, VT_FD_GUESS_AFTER, memory_order_relaxed);
 }
 
-/* A read that waited has filled its buffer: there is probably more, and the next one need not wait. */
+/* A read that waited has filled its buffer: there is probably more, and the next one need not wait. Where that was wrong,
+ * as with messages of one size, it is not guessed again for a while. */
 static inline void vt_fd_plenty(int fd)
 {
-    if ((unsigned)fd < VT_FD_MAX)
+    if ((unsigned)fd >= VT_FD_MAX)
+        return;
+    uint8_t guess = atomic_load_explicit(&vt_fds[fd].guess, memory_order_relaxed);
+    if (guess == 0 || guess == VT_FD_GUESSED) {
+        guess = VT_FD_GUESSED;
         atomic_store_explicit(&vt_fds[fd].waits[VT_FD_READS], 0, memory_order_relaxed);
+    } else {
+        guess--;
+    }
+    atomic_store_explicit(&vt_fds[fd].guess, guess, memory_order_relaxed);
+}
+
+/* A first try of a read has found something. */
+static inline void vt_fd_found(int fd)
+{
+    if ((unsigned)fd < VT_FD_MAX && atomic_load_explicit(&vt_fds[fd].guess, memory_order_relaxed) == VT_FD_GUESSED)
+        atomic_store_explicit(&vt_fds[fd].guess, 0, memory_order_relaxed);
 }
 
 #endif

@@ -1,10 +1,12 @@
 /* Making, changing and closing descriptors, for the hints; and calls on files that may block. */
 #include "call.h"
+#include "catcher.h"
 #include "clock.h"
 #include "fd.h"
+#include "hide.h"
 #include "io.h"
+#include "kernel.h"
 #include "park.h"
-#include "ring.h"
 #include "sys.h"
 
 #include <aio.h>
@@ -27,15 +29,24 @@
 #include <sys/random.h>
 #include <sys/sem.h>
 #include <sys/sendfile.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/timerfd.h>
 #include <termios.h>
 #include <unistd.h>
 
 /* --- open ------------------------------------------------------------------------------------------- */
 
-/* Whether the open may wait for a peer: of a FIFO, for one end. It costs a look at the path. */
+/* Devices that open at once: memory, null and random; /dev/tty; pseudo-terminals. */
+static bool opens_at_once(dev_t device)
+{
+    unsigned n = major(device);
+    return n == 1 || n == 5 || (n >= 136 && n <= 143);
+}
+
+/* Whether the open may wait: of a FIFO, for a peer, of a device, for a carrier or a medium. It costs a look at the path. */
 static bool may_wait(int dir, const char *path, int flags)
 {
     if ((flags & (O_NONBLOCK | O_PATH | O_DIRECTORY | O_ACCMODE)) > O_WRONLY || !path)
@@ -43,7 +54,8 @@ static bool may_wait(int dir, const char *path, int flags)
     if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
         return false;
     struct stat st;
-    return vt_sys4(SYS_newfstatat, dir, (long)path, (long)&st, 0) == 0 && S_ISFIFO(st.st_mode);
+    return vt_sys4(SYS_newfstatat, dir, (long)path, (long)&st, 0) == 0 &&
+           (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && !opens_at_once(st.st_rdev)));
 }
 
 /* Of the kind that is not known yet. */
@@ -67,13 +79,18 @@ static int opened(int fd, int flags)
         mode_;                                                                                               \
     })
 
+long vt_call_openat(int dir, const char *path, int flags, mode_t mode)
+{
+    if (may_wait(dir, path, flags))
+        return VT_HANDED_CALL("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode));
+    return vt_sys4(SYS_openat, dir, (long)path, flags, mode);
+}
+
 static int open_virtual(int dir, const char *path, int flags, mode_t mode)
 {
     vt_cancel_point();
     /* O_LARGEFILE is what libc adds, and means nothing to this kernel. */
-    if (may_wait(dir, path, flags))
-        return (int)vt_result(VT_HANDED_CALL("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode)));
-    return (int)vt_result(vt_sys4(SYS_openat, dir, (long)path, flags, mode));
+    return (int)vt_result(vt_call_openat(dir, path, flags, mode));
 }
 
 #define OPEN_FUNCTION(name)                                                                                  \
@@ -159,7 +176,6 @@ MAKER(inotify_init, (void), (), VT_FD_EVENT, false)
 MAKER(inotify_init1, (int flags), (flags), VT_FD_EVENT, flags &IN_NONBLOCK)
 MAKER(epoll_create, (int size), (size), VT_FD_EVENT, false)
 MAKER(epoll_create1, (int flags), (flags), VT_FD_EVENT, false)
-MAKER(pidfd_open, (pid_t pid, unsigned flags), (pid, flags), VT_FD_EVENT, flags &O_NONBLOCK)
 MAKER(fanotify_init, (unsigned flags, unsigned event_flags), (flags, event_flags), VT_FD_EVENT,
       flags &FAN_NONBLOCK)
 MAKER(memfd_create, (const char *name, unsigned flags), (name, flags), VT_FD_FILE, false)
@@ -173,9 +189,24 @@ MAKER(mkstemps64, (char *name, int suffix), (name, suffix), VT_FD_FILE, false)
 MAKER(mkostemps, (char *name, int suffix, int flags), (name, suffix, flags), VT_FD_FILE, false)
 MAKER(mkostemps64, (char *name, int suffix, int flags), (name, suffix, flags), VT_FD_FILE, false)
 
+VT_EXPORT int pidfd_open(pid_t pid, unsigned flags)
+{
+    const long a[6] = {pid, flags};
+    long ret;
+    int fd = vt_on() && vt_kernel_call(SYS_pidfd_open, a, &ret) ? (int)vt_result(ret) : vt_real(pidfd_open)(pid, flags);
+    if (vt_on())
+        vt_fd_born(fd, VT_FD_EVENT, flags & O_NONBLOCK, VT_FD_NO_TIMEO);
+    return fd;
+}
+
 VT_EXPORT int signalfd(int fd, const sigset_t *mask, int flags)
 {
     int ret = vt_real(signalfd)(fd, mask, flags);
+    if (ret >= 0 && vt_on()) {
+        uint64_t bits;
+        memcpy(&bits, mask, sizeof bits);
+        vt_catch_called_for(bits);
+    }
     if (fd < 0 && vt_on()) /* else it changes one that is there */
         vt_fd_born(ret, VT_FD_EVENT, flags & SFD_NONBLOCK, VT_FD_NO_TIMEO);
     return ret;
@@ -220,18 +251,24 @@ static int duplicated(int fd, int to)
 
 VT_EXPORT int dup(int fd)
 {
-    return duplicated(fd, vt_real(dup)(fd));
+    return vt_own_has(fd) ? (int)vt_result(-EBADF) : duplicated(fd, vt_real(dup)(fd));
 }
 
 VT_EXPORT int dup2(int fd, int to)
 {
-    return duplicated(fd, vt_real(dup2)(fd, to));
+    long ret;
+    if (!vt_hidden_dup_over(SYS_dup2, fd, to, 0, &ret))
+        return duplicated(fd, vt_real(dup2)(fd, to));
+    return duplicated(fd, (int)vt_result(ret));
 }
 VT_ALIAS(dup2, __dup2);
 
 VT_EXPORT int dup3(int fd, int to, int flags)
 {
-    return duplicated(fd, vt_real(dup3)(fd, to, flags));
+    long ret;
+    if (!vt_hidden_dup_over(SYS_dup3, fd, to, flags, &ret))
+        return duplicated(fd, vt_real(dup3)(fd, to, flags));
+    return duplicated(fd, (int)vt_result(ret));
 }
 
 /* --- fcntl, ioctl ----------------------------------------------------------------------------------- */
@@ -239,9 +276,12 @@ VT_EXPORT int dup3(int fd, int to, int flags)
 /* What libc's fcntl does with cmd and its argument, for any thread. */
 static int fcntl_call(int fd, int cmd, void *arg)
 {
+    long at_once;
+    int ret;
     if (!vt_on())
         return vt_real(fcntl)(fd, cmd, arg);
-    int ret;
+    if (vt_hidden_fcntl(fd, cmd, (long)arg, &at_once))
+        return (int)vt_result(at_once);
     switch (cmd) {
     case F_SETLKW:
     case F_OFD_SETLKW: {
@@ -253,10 +293,19 @@ static int fcntl_call(int fd, int cmd, void *arg)
             return (int)vt_result(now);
         return VT_HANDED("fcntl(F_SETLKW)", vt_real(fcntl)(fd, cmd, arg));
     }
+    case F_SETOWN_EX:
+    case F_GETOWN_EX: {
+        const long a[6] = {fd, cmd, (long)arg};
+        if (vt_kernel_call(SYS_fcntl, a, &at_once))
+            return (int)vt_result(at_once);
+        break;
+    }
     case F_SETFL:
         ret = vt_real(fcntl)(fd, cmd, arg);
         if (ret == 0)
             vt_fd_mark_nonblock(fd, (long)arg & O_NONBLOCK);
+        if (ret == 0 && (vt_fd_bits(fd) & VT_FD_KIND) == VT_FD_FILE)
+            vt_fd_mark_flags(fd, (int)(long)arg);
         return ret;
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
@@ -290,6 +339,8 @@ VT_EXPORT int ioctl(int fd, unsigned long request, ...)
     va_end(list);
     if (!vt_on())
         return vt_real(ioctl)(fd, request, arg);
+    if (vt_own_has(fd))
+        return (int)vt_result(-EBADF);
     switch (request) {
     case FIONBIO: {
         int ret = vt_real(ioctl)(fd, request, arg);
@@ -317,10 +368,9 @@ VT_EXPORT int close(int fd)
 {
     if (!vt_on())
         return vt_real(close)(fd);
-    if (vt_ring_owns(fd)) { /* as far as the program knows it is not open */
-        errno = EBADF;
-        return -1;
-    }
+    long at_once;
+    if (vt_hidden_close(fd, &at_once))
+        return (int)vt_result(at_once);
     unsigned bits = vt_fd_bits(fd);
     vt_fd_forget(fd);
     if (!vt_is_virtual())
@@ -334,24 +384,6 @@ VT_EXPORT int close(int fd)
     return (int)vt_result(ret);
 }
 VT_ALIAS(close, __close);
-
-long vt_call_close_range(unsigned first, unsigned last, unsigned flags)
-{
-    if (flags || first > last)
-        return vt_sys3(SYS_close_range, first, last, flags);
-    vt_fd_forget_range(first, last);
-    for (;;) {
-        /* Around each of our own. */
-        int own = first <= INT_MAX ? vt_ring_next_fd((int)first) : -1;
-        unsigned end = own >= 0 && (unsigned)own <= last ? (unsigned)own : last + 1;
-        long ret = end > first || end == 0 ? vt_sys3(SYS_close_range, first, end - 1, 0) : 0;
-        if (ret < 0 || end == last + 1)
-            return ret;
-        if (end == last)
-            return 0;
-        first = end + 1;
-    }
-}
 
 VT_EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
@@ -376,7 +408,7 @@ static int sync_virtual(int fd, uint32_t flags, long number, const char *what)
         struct vt_io_req req = {.opcode = IORING_OP_FSYNC, .fd = fd, .op_flags = flags};
         ret = vt_io_do(&req, VT_NEVER, 0); /* not interrupted by signals */
     }
-    if (ret == -EOPNOTSUPP)
+    if (ret == -EOPNOTSUPP || ret == -EAGAIN)
         ret = VT_HANDED_CALL(what, vt_sys1(number, fd));
     return (int)vt_result(ret);
 }
@@ -403,6 +435,15 @@ VT_HANDED_FUNCTION(int, tcdrain, (int fd), (fd))
 VT_HANDED_FUNCTION(int, tcsendbreak, (int fd, int duration), (fd, duration))
 VT_HANDED_FUNCTION(int, posix_fallocate, (int fd, off_t offset, off_t length), (fd, offset, length))
 VT_ALIAS(posix_fallocate, posix_fallocate64);
+VT_HANDED_FUNCTION(int, fallocate, (int fd, int mode, off_t offset, off_t length), (fd, mode, offset, length))
+VT_ALIAS(fallocate, fallocate64);
+
+VT_EXPORT int tcsetattr(int fd, int actions, const struct termios *to)
+{
+    if (!vt_on() || !vt_is_virtual() || actions == TCSANOW)
+        return vt_real(tcsetattr)(fd, actions, to);
+    return VT_HANDED("tcsetattr", vt_real(tcsetattr)(fd, actions, to)); /* when the output is out */
+}
 
 VT_EXPORT void sync(void)
 {
@@ -611,4 +652,15 @@ VT_EXPORT ssize_t getrandom(void *buf, size_t n, unsigned flags)
     if (ret != -EAGAIN || (flags & GRND_NONBLOCK))
         return vt_result(ret);
     return VT_HANDED("getrandom", vt_real(getrandom)(buf, n, flags));
+}
+
+VT_EXPORT int getentropy(void *buf, size_t n)
+{
+    long ret;
+    if (!vt_on() || !vt_is_virtual() || n > 256)
+        return vt_real(getentropy)(buf, n);
+    ret = vt_sys3(SYS_getrandom, (long)buf, (long)n, GRND_NONBLOCK);
+    if (ret == (long)n)
+        return 0;
+    return VT_HANDED("getrandom", vt_real(getentropy)(buf, n));
 }

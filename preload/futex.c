@@ -11,6 +11,8 @@
 #include "clock.h"
 #include "handoff.h"
 #include "life.h"
+#include "lock.h"
+#include "own.h"
 #include "preload.h"
 #include "putoff.h"
 #include "sync/sync.h"
@@ -50,6 +52,36 @@ static long check_address(const void *addr)
     return (uintptr_t)addr < VT_FIRST_ADDRESS || (uintptr_t)addr > VT_LAST_ADDRESS ? -EFAULT : 0;
 }
 
+/* /proc/self/pagemap, kept open: an open and close each time would be seen in the numbers that other threads get. */
+static struct vt_own pagemap;
+static _Atomic unsigned pagemap_since = UINT_MAX; /* the vt_own_forks that it was opened at: a child has pages of its own */
+
+static bool pagemap_open(void)
+{
+    static struct vt_lock lock;
+    static _Atomic bool none;
+    unsigned forks = atomic_load_explicit(&vt_own_forks, memory_order_relaxed);
+    if (__builtin_expect(atomic_load_explicit(&pagemap_since, memory_order_acquire) == forks, 1))
+        return true;
+    if (atomic_load_explicit(&none, memory_order_relaxed))
+        return false;
+    struct vt_thread *t = vt_enter();
+    vt_lock(&lock);
+    if (atomic_load_explicit(&pagemap_since, memory_order_relaxed) != forks) {
+        long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+        if (fd >= 0) {
+            pagemap = (struct vt_own){.fd = -1};
+            vt_own_keep(&pagemap, (int)fd);
+            atomic_store_explicit(&pagemap_since, forks, memory_order_release);
+        } else if (fd != -EMFILE && fd != -ENFILE) {
+            atomic_store_explicit(&none, true, memory_order_relaxed);
+        }
+    }
+    vt_unlock(&lock);
+    vt_leave(t);
+    return atomic_load_explicit(&pagemap_since, memory_order_relaxed) == forks;
+}
+
 /* Whether addr, which has just been read, is on a page of this process alone. From
  * Documentation/admin-guide/mm/pagemap: bit 63 present, bit 61 of a file or shared. A private file page not
  * yet written counts as shared, which is the safe side (and a word that is waited on has usually been
@@ -58,12 +90,11 @@ static bool on_private_page(const void *addr)
 {
     const uint64_t present = UINT64_C(1) << 63, file_or_shared = UINT64_C(1) << 61;
     uint64_t entry = 0;
-    long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
+    if (!pagemap_open())
         return false;
-    long got = vt_sys4(SYS_pread64, fd, (long)&entry, sizeof entry,
+    long got = vt_sys4(SYS_pread64, vt_own_use(&pagemap), (long)&entry, sizeof entry,
                        (long)((uintptr_t)addr / (uintptr_t)getpagesize() * sizeof entry));
-    vt_sys1(SYS_close, fd);
+    vt_own_done(&pagemap);
     return got == sizeof entry && (entry & (present | file_or_shared)) == present;
 }
 
@@ -112,18 +143,12 @@ static long wait(const struct call *c, uint32_t bits)
 
     uint64_t deadline = VT_NEVER;
     if (time)
-        deadline = absolute ? vt_deadline(clock, time) : vt_deadline_in(vt_timespec_ns(time));
+        deadline = absolute ? vt_deadline_at(time) : vt_deadline_in(vt_timespec_ns(time));
     /* Not a cancellation point. The kernel restarts only waits without a time after a handler with
      * SA_RESTART. */
     unsigned flags = (time ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE) & ~VT_PARK_CANCELLABLE;
-    err = vt_park(word, c->val, deadline, bits, flags);
-    while (err == ETIMEDOUT && absolute && !vt_clock_reached(clock, time)) {
-        /* The clock has been set back. */
-        err = vt_park(word, c->val, vt_deadline(clock, time), bits, flags);
-        if (err == EAGAIN)
-            err = 0; /* woken or not: it did wait, and the word has changed */
-    }
-    return -err;
+    flags |= VT_PARK_FOR(VT_WAIT_FUTEX) | vt_park_clock(clock);
+    return -vt_park(word, c->val, deadline, bits, flags);
 }
 
 /* The kernel wakes at least one, whatever the number. */
@@ -312,7 +337,7 @@ static long dispatch(long number, const long a[6])
         return vt_tid();
     case SYS_set_tid_address:
         /* Where the kernel clears a word at the end of the kernel thread: a carrier's is libc's. */
-        if (vt_is_virtual())
+        if (vt_is_ours())
             return vt_tid();
         break;
     case SYS_tkill:

@@ -3,7 +3,7 @@
 #include "life.h"
 #include "preload.h"
 #include "real.h"
-#include "stats.h"
+#include "stock.h"
 #include "sys.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ static struct link_map *with_own_path(void *addr)
 {
     Dl_info info;
     struct link_map *map = NULL;
-    if (!dladdr1(addr, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+    if (!vt_real(dladdr1)(addr, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
         return NULL;
     for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++)
         if (d->d_tag == DT_RUNPATH || d->d_tag == DT_RPATH)
@@ -56,11 +56,11 @@ static bool search(struct link_map *map, const char *file, char *path, size_t si
 {
     Dl_serinfo head, *all;
     bool found = false;
-    if (dlinfo(map, RTLD_DI_SERINFOSIZE, &head) || !(all = malloc(head.dls_size)))
+    if (vt_real(dlinfo)(map, RTLD_DI_SERINFOSIZE, &head) || !(all = malloc(head.dls_size)))
         return false;
     all->dls_size = head.dls_size;
     all->dls_cnt = head.dls_cnt;
-    if (!dlinfo(map, RTLD_DI_SERINFOSIZE, all) && !dlinfo(map, RTLD_DI_SERINFO, all)) {
+    if (!vt_real(dlinfo)(map, RTLD_DI_SERINFOSIZE, all) && !vt_real(dlinfo)(map, RTLD_DI_SERINFO, all)) {
         for (unsigned i = 0; i < all->dls_cnt && !found; i++) {
             int n = snprintf(path, size, "%s/%s", all->dls_serpath[i].dls_name, file);
             found = n > 0 && (size_t)n < size && fits(path);

@@ -2,13 +2,17 @@
 #include "call.h"
 #include "clock.h"
 #include "fd.h"
+#include "hide.h"
+#include "kernel.h"
 #include "sys.h"
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 
 #ifndef SYS_epoll_pwait2
 #define SYS_epoll_pwait2 441
@@ -97,6 +101,38 @@ static bool waiting(long number, const long a[6], long *ret)
     case SYS_pwritev2:
         *ret = vt_call_pwritev2(fd, buf, (int)a[2], a[3], (int)a[5]);
         return true;
+    case SYS_pwrite64:
+        *ret = vt_call_pwrite(fd, buf, (size_t)a[2], a[3]);
+        return true;
+    case SYS_preadv:
+    case SYS_pwritev:
+        if (a[3] < 0)
+            return false; /* not the current position, but an error */
+        *ret = number == SYS_preadv ? vt_call_preadv2(fd, buf, (int)a[2], a[3], 0)
+                                    : vt_call_pwritev2(fd, buf, (int)a[2], a[3], 0);
+        return true;
+    case SYS_openat:
+        *ret = vt_call_openat(fd, buf, (int)a[2], (mode_t)a[3]);
+        vt_fd_forget((int)*ret);
+        return true;
+    case SYS_open:
+        *ret = vt_call_openat(AT_FDCWD, (const char *)a[0], (int)a[1], (mode_t)a[2]);
+        vt_fd_forget((int)*ret);
+        return true;
+    case SYS_fcntl:
+        if (a[1] != F_SETLKW && a[1] != F_OFD_SETLKW)
+            return false;
+        *ret = vt_sys3(SYS_fcntl, fd, a[1] == F_SETLKW ? F_SETLK : F_OFD_SETLK, a[2]);
+        if (*ret != -EAGAIN && *ret != -EACCES)
+            return true;
+        break;
+    case SYS_getrandom:
+        if (a[2] & GRND_NONBLOCK)
+            return false;
+        *ret = vt_sys3(SYS_getrandom, a[0], a[1], a[2] | GRND_NONBLOCK);
+        if (*ret != -EAGAIN)
+            return true;
+        break;
     case SYS_recvfrom:
         *ret = vt_call_recvfrom(fd, buf, (size_t)a[2], (int)a[3], (struct sockaddr *)a[4], (socklen_t *)a[5]);
         return true;
@@ -155,6 +191,12 @@ static bool waiting(long number, const long a[6], long *ret)
         *ret = vt_call_clock_nanosleep((clockid_t)a[0], (int)a[1], (struct timespec *)a[2],
                                        (struct timespec *)a[3]);
         return true;
+    case SYS_wait4:
+        *ret = vt_call_wait4((pid_t)a[0], buf, (int)a[2], (struct rusage *)a[3]);
+        return true;
+    case SYS_waitid:
+        *ret = vt_call_waitid((int)a[0], (id_t)a[1], (siginfo_t *)a[2], (int)a[3], (struct rusage *)a[4]);
+        return true;
     case SYS_sched_yield:
         vt_yield();
         *ret = 0;
@@ -168,16 +210,18 @@ static bool waiting(long number, const long a[6], long *ret)
     case SYS_fsync:
     case SYS_fdatasync:
     case SYS_syncfs:
+    case SYS_sync:
+    case SYS_msync:
+    case SYS_sync_file_range:
+    case SYS_fallocate:
+    case SYS_copy_file_range:
     case SYS_flock:
-    case SYS_wait4:
-    case SYS_waitid:
     case SYS_msgrcv:
     case SYS_msgsnd:
     case SYS_semop:
     case SYS_semtimedop:
     case SYS_mq_timedreceive:
     case SYS_mq_timedsend:
-    case SYS_rt_sigtimedwait:
     case SYS_pause:
         break;
     default:
@@ -254,6 +298,10 @@ static void note(long number, const long a[6], long ret)
 long vt_call_number(long number, const long a[6])
 {
     long ret;
+    if (vt_hidden_call(number, a, &ret) || vt_kernel_call(number, a, &ret) || vt_signal_number(number, a, &ret)) {
+        note(number, a, ret);
+        return ret;
+    }
     if (vt_is_virtual() && waiting(number, a, &ret))
         return ret;
     /* Before the number is free for others. */
@@ -261,6 +309,8 @@ long vt_call_number(long number, const long a[6])
         vt_fd_forget((int)a[0]);
     else if (number == SYS_close_range)
         return vt_call_close_range((unsigned)a[0], (unsigned)a[1], (unsigned)a[2]);
+    else if (number == SYS_fork || (number == SYS_clone && !(a[0] & (CLONE_VM | CLONE_SETTLS))))
+        return vt_call_fork(number, a);
     ret = vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     note(number, a, ret);
     return ret;

@@ -14,16 +14,22 @@ enum vt_mode {
     VT_OFF = 2, /* disabled, not to be taken over, or an unknown libc: every function is libc's own */
 };
 
+/* The oldest glibc, 2.N, that the library runs with. */
+#define VT_GLIBC_MINOR 34
+#define VT_TEXT_(x) #x
+#define VT_TEXT(x)  VT_TEXT_(x)
+
 extern _Atomic int vt_mode;
 
 /* Decides the mode, once. Any thread, also before the library's constructor. Allocates nothing. */
 int vt_decide(void);
 
 /* Whether the library is at work in this process. When it is not, an interposed function calls vt_real() and
- * nothing else. The answer never changes during the life of a process. */
+ * nothing else. The answer changes at most once, to no, when the first thread is made and the engine
+ * cannot be. */
 static inline bool vt_on(void)
 {
-    int mode = atomic_load_explicit(&vt_mode, memory_order_relaxed);
+    int mode = atomic_load_explicit(&vt_mode, memory_order_acquire);
     if (__builtin_expect(mode == VT_UNDECIDED, 0))
         mode = vt_decide();
     return mode == VT_ON;

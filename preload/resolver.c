@@ -9,8 +9,10 @@
 #include <netinet/in.h>
 #include <pwd.h>
 #include <resolv.h>
+#include <rpc/netdb.h>
 #include <shadow.h>
 #include <syslog.h>
+#include <unistd.h>
 #include <wordexp.h>
 
 #define HANDED VT_HANDED_FUNCTION
@@ -80,6 +82,50 @@ HANDED(int, gethostbyaddr_r,
         char *restrict buf, size_t size, struct hostent **restrict result, int *restrict error),
        (addr, length, family, entry, buf, size, result, error))
 HANDED_IF_SLOW(struct hostent *, gethostent, (void), ())
+HANDED_IF_SLOW(int, gethostent_r,
+               (struct hostent *restrict entry, char *restrict buf, size_t size, struct hostent **restrict result,
+                int *restrict error),
+               (entry, buf, size, result, error))
+HANDED_IF_SLOW(struct netent *, getnetent, (void), ())
+HANDED_IF_SLOW(int, getnetent_r,
+               (struct netent *restrict entry, char *restrict buf, size_t size, struct netent **restrict result,
+                int *restrict error),
+               (entry, buf, size, result, error))
+HANDED_IF_SLOW(struct servent *, getservent, (void), ())
+HANDED_IF_SLOW(int, getservent_r,
+               (struct servent *restrict entry, char *restrict buf, size_t size, struct servent **restrict result),
+               (entry, buf, size, result))
+HANDED_IF_SLOW(struct protoent *, getprotoent, (void), ())
+HANDED_IF_SLOW(int, getprotoent_r,
+               (struct protoent *restrict entry, char *restrict buf, size_t size, struct protoent **restrict result),
+               (entry, buf, size, result))
+HANDED_IF_SLOW(struct rpcent *, getrpcbyname, (const char *name), (name))
+HANDED_IF_SLOW(struct rpcent *, getrpcbynumber, (int number), (number))
+HANDED_IF_SLOW(int, getrpcbyname_r,
+               (const char *name, struct rpcent *entry, char *buf, size_t size, struct rpcent **result),
+               (name, entry, buf, size, result))
+HANDED_IF_SLOW(int, getrpcbynumber_r,
+               (int number, struct rpcent *entry, char *buf, size_t size, struct rpcent **result),
+               (number, entry, buf, size, result))
+HANDED_IF_SLOW(struct spwd *, getspent, (void), ())
+HANDED_IF_SLOW(int, getspent_r, (struct spwd *entry, char *buf, size_t size, struct spwd **result),
+               (entry, buf, size, result))
+HANDED_IF_SLOW(int, setnetgrent, (const char *group), (group))
+HANDED_IF_SLOW(int, getnetgrent, (char **restrict host, char **restrict user, char **restrict domain),
+               (host, user, domain))
+HANDED_IF_SLOW(int, getnetgrent_r,
+               (char **restrict host, char **restrict user, char **restrict domain, char *restrict buf,
+                size_t size),
+               (host, user, domain, buf, size))
+HANDED_IF_SLOW(struct aliasent *, getaliasbyname, (const char *name), (name))
+HANDED_IF_SLOW(int, getaliasbyname_r,
+               (const char *restrict name, struct aliasent *restrict entry, char *restrict buf, size_t size,
+                struct aliasent **restrict result),
+               (name, entry, buf, size, result))
+
+/* Asks a person, and waits for others who change the passwords. */
+HANDED(char *, getpass, (const char *prompt), (prompt))
+HANDED(int, lckpwdf, (void), ())
 
 HANDED_IF_SLOW(struct netent *, getnetbyname, (const char *name), (name))
 HANDED_IF_SLOW(struct netent *, getnetbyaddr, (uint32_t net, int type), (net, type))

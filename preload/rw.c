@@ -3,24 +3,30 @@
  * A read is tried without blocking first (RWF_NOWAIT, or MSG_DONTWAIT on a socket), unless the descriptor had
  * to wait lately; then the ring makes it. A write is tried without blocking and goes on when there is room,
  * so that SIGPIPE comes from a call of the thread itself. Files: reads that the page cache serves are direct,
- * others go by the ring; writes are direct. */
+ * others go by the ring or a helper; writes are direct. */
 #include "call.h"
+#include "clock.h"
 #include "fd.h"
+#include "helper.h"
 #include "io.h"
 #include "lock.h"
+#include "own.h"
 #include "park.h"
 #include "sys.h"
+#include "undo.h"
 
 #include <linux/io_uring.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* --- waiting ---------------------------------------------------------------------------------------- */
 
 __attribute__((noinline)) void vt_cancel_now(void)
 {
+    vt_undo_all(); /* a handler may have interrupted another call */
     vt_real(pthread_testcancel)();
 }
 
@@ -43,7 +49,7 @@ bool vt_poll_now(int fd, short events)
 long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline)
 {
     bool ring = req && vt_io_has_ring();
-    unsigned flags = vt_restartable(deadline);
+    unsigned flags = vt_restartable(deadline), generation = vt_fd_generation(fd);
     for (;;) {
         long ret;
         if (ring) {
@@ -54,8 +60,9 @@ long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t dea
             }
         } else {
             ret = vt_io_ready(fd, events, deadline, flags);
+            /* Closed meanwhile: what the number stands for now is not for this call. */
             if (ret > 0 || ret == -EPERM)
-                return VT_RETRY;
+                return vt_fd_generation(fd) == generation ? VT_RETRY : -EBADF;
         }
         if (ret == -EINTR && !vt_io_interrupted(&flags))
             continue;
@@ -84,6 +91,13 @@ static struct {
     struct vt_out *first;
 } out_lists[OUT_LISTS];
 
+static void out_unlink(struct vt_out *out);
+
+static void out_undo(struct vt_undo *undo)
+{
+    out_unlink((struct vt_out *)undo);
+}
+
 static void out_link(struct vt_out *out)
 {
     struct vt_thread *t = vt_enter();
@@ -97,6 +111,7 @@ static void out_link(struct vt_out *out)
         out->next->link = &out->next;
     out_lists[i].first = out;
     vt_unlock(&out_lists[i].lock);
+    vt_undo_push(&out->undo, out_undo);
     vt_leave(t);
 }
 
@@ -105,10 +120,14 @@ static void out_unlink(struct vt_out *out)
     struct vt_thread *t = vt_enter();
     unsigned i = (unsigned)out->fd % OUT_LISTS;
     vt_lock(&out_lists[i].lock);
-    *out->link = out->next;
-    if (out->next)
-        out->next->link = out->link;
+    if (out->link) {
+        *out->link = out->next;
+        if (out->next)
+            out->next->link = out->link;
+        out->link = NULL;
+    }
     vt_unlock(&out_lists[i].lock);
+    vt_undo_pop(&out->undo);
     vt_leave(t);
 }
 
@@ -127,9 +146,7 @@ void vt_out_nudge(int fd)
         for (struct vt_out *out = out_lists[i].first; out; out = out->next) {
             if (!all && out->fd != fd)
                 continue;
-            out->nudged = true;
-            atomic_fetch_or_explicit(&out->thread->interrupt, VT_SIGNALLED | VT_NORESTART,
-                                     memory_order_release);
+            atomic_store_explicit(&out->nudged, true, memory_order_release);
             vt_unblock(out->thread);
         }
         vt_unlock(&out_lists[i].lock);
@@ -139,7 +156,21 @@ void vt_out_nudge(int fd)
 
 void vt_out_fork_child(void)
 {
-    memset(out_lists, 0, sizeof out_lists);
+    for (unsigned i = 0; i < OUT_LISTS; i++) {
+        struct vt_out *mine = NULL;
+        if (!out_lists[i].first && !vt_lock_held(&out_lists[i].lock))
+            continue;
+        /* A handler of the calling thread may have forked while that waits. */
+        for (struct vt_out *out = out_lists[i].first; out; out = out->next)
+            if (out->thread == vt_self)
+                mine = out;
+        out_lists[i].first = mine;
+        if (mine) {
+            mine->next = NULL;
+            mine->link = &out_lists[i].first;
+        }
+        out_lists[i].lock = (struct vt_lock)VT_LOCK_INIT;
+    }
 }
 
 long vt_out_wait(struct vt_out *out, long done)
@@ -159,12 +190,13 @@ long vt_out_wait(struct vt_out *out, long done)
         if (socket)
             out_link(out);
         bool nudged = out->shutdowns != vt_shutdowns;
-        int32_t events = nudged ? -EINTR : vt_io_ready(out->fd, POLLOUT, out->deadline, flags);
+        int32_t events = nudged ? -EINTR
+                                : vt_io_ready_unless(out->fd, POLLOUT, out->deadline, flags, socket ? &out->nudged : NULL);
         if (socket)
             out_unlink(out);
-        if (events == -EPERM)
+        if (events == -EPERM || (socket && events == -EAGAIN))
             return VT_RETRY;
-        if (events == -EINTR && !(nudged |= out->nudged) && !vt_io_interrupted(&flags))
+        if (events == -EINTR && !(nudged = nudged || out->nudged) && !vt_io_interrupted(&flags))
             continue;
         if (events < 0 && !nudged)
             return done ? done : events == -ETIMEDOUT ? -EAGAIN : events;
@@ -221,8 +253,10 @@ static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
     for (;;) {
         if (first) {
             long ret = readv_now(fd, iov, count, flags);
-            if (ret != -EAGAIN)
+            if (ret != -EAGAIN) {
+                vt_fd_found(fd);
                 return ret;
+            }
             vt_fd_waited(fd, VT_FD_READS);
         }
         if (vt_fd_nonblocking(fd))
@@ -303,7 +337,130 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
 
 /* --- files ------------------------------------------------------------------------------------------ */
 
-/* offset -1: from the current position. Reading stops short only at the end of the file. */
+/* A call on a file that is the kernel's, as it is: it may block for as long as the disk takes, or a server. Where it did
+ * lately, or is known to each time, the place is handed over; else the monitor does that, by which it is noticed. */
+#define FILE_QUICK_NS UINT64_C(50000)
+
+#define FILE_CALL(what, fd, call)                                                                            \
+    __extension__({                                                                                          \
+        long ret_;                                                                                           \
+        if (vt_fd_bits(fd) & VT_FD_PIECEMEAL) {                                                              \
+            uint64_t start_ = 0, took_ = 0;                                                                  \
+            ret_ = VT_HANDED_CALL(what, (start_ = vt_now(), ret_ = (call), took_ = vt_now() - start_, ret_)); \
+            if (took_ < FILE_QUICK_NS)                                                                       \
+                vt_fd_clear(fd, VT_FD_PIECEMEAL);                                                            \
+        } else {                                                                                             \
+            bool before_ = vt_handed_off();                                                                  \
+            ret_ = (call);                                                                                   \
+            if (__builtin_expect(!before_ && vt_handed_off(), 0))                                            \
+                vt_fd_set(fd, VT_FD_PIECEMEAL);                                                              \
+        }                                                                                                    \
+        ret_;                                                                                                \
+    })
+
+/* Reads at the current position of a file, which move it on, and may take several calls here: one at a time for each
+ * descriptor, as the kernel makes them. Zero pages until used. */
+enum { FREE, TAKEN, WANTED };
+static _Atomic uint32_t positions[VT_FD_MAX];
+/* How often one for whom others waited has ended its read. */
+static _Atomic uint32_t position_turns[VT_FD_MAX];
+
+/* Where nobody's read has ended for so long others do without: disks and servers are slow, but seldom as slow as that. */
+#define POSITION_WAIT_NS (60 * VT_SECOND_NS)
+
+struct position {
+    struct vt_undo undo; /* first */
+    int fd;
+    bool begun, held;
+};
+
+static void position_unlock(struct position *p)
+{
+    if (!p->begun)
+        return;
+    p->begun = false;
+    if (p->held && atomic_exchange_explicit(&positions[p->fd], FREE, memory_order_release) == WANTED) {
+        atomic_fetch_add_explicit(&position_turns[p->fd], 1, memory_order_relaxed);
+        vt_unpark(&positions[p->fd], 1, VT_BITS_ALL);
+    }
+    vt_self->in_position = false;
+    vt_undo_pop(&p->undo);
+}
+
+static void position_undo(struct vt_undo *undo)
+{
+    position_unlock((struct position *)undo);
+}
+
+/* Of no effect when there is none, or this is a handler that has interrupted a read. */
+static void position_lock(struct position *p, int fd)
+{
+    uint32_t none = FREE;
+    struct vt_thread *t = vt_current();
+    *p = (struct position){.fd = fd};
+    if ((unsigned)fd >= VT_FD_MAX || t->in_position)
+        return;
+    p->begun = t->in_position = true;
+    vt_undo_push(&p->undo, position_undo);
+    if (atomic_compare_exchange_strong_explicit(&positions[fd], &none, TAKEN, memory_order_acquire,
+                                                memory_order_relaxed)) {
+        p->held = true;
+        return;
+    }
+    uint32_t turn = atomic_load_explicit(&position_turns[fd], memory_order_relaxed), last;
+    uint64_t deadline = vt_now() + POSITION_WAIT_NS;
+    while (atomic_exchange_explicit(&positions[fd], WANTED, memory_order_acquire) != FREE) {
+        if (vt_park(&positions[fd], WANTED, deadline, VT_BITS_ALL, 0) != ETIMEDOUT)
+            continue;
+        last = turn;
+        turn = atomic_load_explicit(&position_turns[fd], memory_order_relaxed);
+        if (turn == last)
+            break;
+        deadline = vt_now() + POSITION_WAIT_NS;
+    }
+    p->held = true;
+}
+
+struct read_job {
+    int fd;
+    void *buf;
+    size_t n;
+    off_t at;
+};
+
+static long read_job(void *arg)
+{
+    const struct read_job *j = arg;
+    return j->at < 0 ? vt_sys3(SYS_read, j->fd, (long)j->buf, (long)j->n)
+                     : vt_sys4(SYS_pread64, j->fd, (long)j->buf, (long)j->n, j->at);
+}
+
+/* Reads what is not in memory: by the ring or a helper. As the kernel's call, but -EAGAIN when it has to be made as it is. */
+static long read_cold(int fd, void *buf, size_t n, off_t at)
+{
+    if (!vt_io_has_ring()) {
+        struct read_job job = {fd, buf, n, at};
+        long ret;
+        return vt_help(read_job, &job, &ret) ? ret : -EAGAIN;
+    }
+    struct vt_io_req req = {
+        .opcode = IORING_OP_READ, .fd = fd, .addr = buf, .len = (uint32_t)n, .off = (uint64_t)at};
+    if (at >= 0)
+        return vt_io_do(&req, VT_NEVER, 0); /* a file's read is not interrupted */
+    /* The ring does not keep others from the position meanwhile, as read does (the kernel's f_pos_lock). So it only brings
+     * in what is there now; then the call itself is made, which will find it. */
+    long here = vt_sys3(SYS_lseek, fd, 0, SEEK_CUR);
+    if (here < 0 || (vt_fd_bits(fd) & VT_FD_DIRECT))
+        return -EAGAIN;
+    req.off = (uint64_t)here;
+    long ret = vt_io_do(&req, VT_NEVER, 0);
+    if (ret < 0)
+        return -EAGAIN;
+    struct iovec iov = {buf, n};
+    return vt_sys6(SYS_preadv2, fd, (long)&iov, 1, -1, -1, RWF_NOWAIT);
+}
+
+/* offset -1: from the current position. Reading stops short only at the end of the file. VT_RETRY: it is no file. */
 static long file_read(int fd, void *buf, size_t n, off_t offset)
 {
     size_t got = 0;
@@ -312,25 +469,20 @@ static long file_read(int fd, void *buf, size_t n, off_t offset)
     while (got < n) {
         off_t at = offset < 0 ? -1 : offset + (off_t)got;
         struct iovec iov = {(char *)buf + got, n - got};
-        long ret = -EOPNOTSUPP;
-        if (!(vt_fd_bits(fd) & VT_FD_NO_NOWAIT_IN)) {
+        unsigned bits = vt_fd_bits(fd);
+        long ret = bits & VT_FD_DIRECT ? -EAGAIN : -EOPNOTSUPP; /* O_DIRECT waits for the disk, RWF_NOWAIT or not */
+        if (!(bits & (VT_FD_NO_NOWAIT_IN | VT_FD_DIRECT))) {
             ret = vt_sys6(SYS_preadv2, fd, (long)&iov, 1, at, at, RWF_NOWAIT);
             if (ret == -EOPNOTSUPP)
                 vt_fd_set(fd, VT_FD_NO_NOWAIT_IN);
         }
         if (ret == -EAGAIN && got == 0 && offset < 0 && vt_fd_learn(fd) != VT_FD_FILE)
-            return stream_readv(fd, &iov, 1, 0);
-        if (ret == -EAGAIN && vt_io_has_ring()) {
-            struct vt_io_req req = {.opcode = IORING_OP_READ,
-                                    .fd = fd,
-                                    .addr = iov.iov_base,
-                                    .len = (uint32_t)iov.iov_len,
-                                    .off = (uint64_t)at};
-            ret = vt_io_do(&req, VT_NEVER, 0); /* a file's read is not interrupted */
-        }
+            return VT_RETRY;
+        if (ret == -EAGAIN)
+            ret = read_cold(fd, iov.iov_base, iov.iov_len, at);
         if (ret == -EAGAIN || ret == -EOPNOTSUPP) {
-            ret = at < 0 ? vt_sys3(SYS_read, fd, (long)iov.iov_base, (long)iov.iov_len)
-                         : vt_sys4(SYS_pread64, fd, (long)iov.iov_base, (long)iov.iov_len, at);
+            struct read_job job = {fd, iov.iov_base, iov.iov_len, at};
+            ret = FILE_CALL("read of a file", fd, read_job(&job));
             if (ret < 0)
                 return got ? (long)got : ret;
             return (long)got + ret; /* blocking, so short only at the end */
@@ -338,6 +490,8 @@ static long file_read(int fd, void *buf, size_t n, off_t offset)
         if (ret <= 0)
             return got ? (long)got : ret;
         got += (size_t)ret;
+        if (bits & VT_FD_DIRECT) /* the rest would not be of the size that it asks for */
+            break;
     }
     return (long)got;
 }
@@ -346,10 +500,10 @@ static long file_readv(int fd, const struct iovec *iov, int count, off_t offset)
 {
     long done = 0;
     size_t begun = 0;
-    if (!(vt_fd_bits(fd) & VT_FD_NO_NOWAIT_IN)) {
+    if (!(vt_fd_bits(fd) & (VT_FD_NO_NOWAIT_IN | VT_FD_DIRECT))) {
         done = vt_sys6(SYS_preadv2, fd, (long)iov, count, offset, offset, RWF_NOWAIT);
         if (done == -EAGAIN && offset < 0 && vt_fd_learn(fd) != VT_FD_FILE)
-            return stream_readv(fd, iov, count, 0);
+            return VT_RETRY;
         if (done == -EAGAIN)
             done = 0;
         else if (done == -EOPNOTSUPP)
@@ -357,8 +511,9 @@ static long file_readv(int fd, const struct iovec *iov, int count, off_t offset)
         else if (done <= 0)
             return done;
     }
-    if (vt_fd_bits(fd) & VT_FD_NO_NOWAIT_IN)
-        return vt_sys6(SYS_preadv2, fd, (long)iov, count, offset, offset, 0);
+    /* O_DIRECT: the pieces may not be of the size that it asks for, the whole is. */
+    if (vt_fd_bits(fd) & (VT_FD_NO_NOWAIT_IN | VT_FD_DIRECT))
+        return FILE_CALL("read of a file", fd, vt_sys6(SYS_preadv2, fd, (long)iov, count, offset, offset, 0));
     begun = advance(&iov, &count, begun, (size_t)done);
     while (count > 0) {
         size_t rest = iov->iov_len - begun;
@@ -373,7 +528,37 @@ static long file_readv(int fd, const struct iovec *iov, int count, off_t offset)
     return done;
 }
 
+static long file_read_here(int fd, void *buf, size_t n)
+{
+    struct position position;
+    position_lock(&position, fd);
+    long ret = file_read(fd, buf, n, -1);
+    position_unlock(&position);
+    struct iovec iov = {buf, n};
+    return ret == VT_RETRY ? stream_readv(fd, &iov, 1, 0) : ret;
+}
+
+static long file_readv_here(int fd, const struct iovec *iov, int count)
+{
+    struct position position;
+    position_lock(&position, fd);
+    long ret = file_readv(fd, iov, count, -1);
+    position_unlock(&position);
+    return ret == VT_RETRY ? stream_readv(fd, iov, count, 0) : ret;
+}
+
 /* --- the calls -------------------------------------------------------------------------------------- */
+
+/* The kernel's call, which waits here if it waits. Where it has a time limit a request's completion ends it with EINTR. */
+#define UNKNOWN_CALL(call)                                                                                   \
+    __extension__({                                                                                          \
+        long unknown_;                                                                                       \
+        do {                                                                                                 \
+            vt_wait_begins(vt_self);                                                                         \
+            unknown_ = (call);                                                                               \
+        } while (unknown_ == -EINTR && vt_handed_in_vain());                                                 \
+        unknown_;                                                                                            \
+    })
 
 long vt_call_read(int fd, void *buf, size_t n)
 {
@@ -389,9 +574,9 @@ long vt_call_read(int fd, void *buf, size_t n)
         return ret;
     }
     case VT_FD_FILE:
-        return file_read(fd, buf, n, -1);
+        return file_read_here(fd, buf, n);
     case VT_FD_UNKNOWN:
-        return vt_sys3(SYS_read, fd, (long)buf, (long)n);
+        return UNKNOWN_CALL(vt_sys3(SYS_read, fd, (long)buf, (long)n));
     default: {
         struct iovec iov = {buf, n};
         return stream_readv(fd, &iov, 1, 0);
@@ -413,6 +598,7 @@ static long write_call(int fd, const void *buf, size_t n)
         return ret;
     }
     case VT_FD_FILE:
+        return FILE_CALL("write to a file", fd, vt_sys3(SYS_write, fd, (long)buf, (long)n));
     case VT_FD_UNKNOWN:
         return vt_sys3(SYS_write, fd, (long)buf, (long)n);
     default: {
@@ -450,7 +636,7 @@ long vt_call_readv(int fd, const struct iovec *iov, int count)
     if (kind == VT_FD_UNKNOWN || odd_vector(iov, count))
         return vt_sys3(SYS_readv, fd, (long)iov, count);
     if (kind == VT_FD_FILE)
-        return file_readv(fd, iov, count, -1);
+        return file_readv_here(fd, iov, count);
     if (kind != VT_FD_SOCKET)
         return stream_readv(fd, iov, count, 0);
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
@@ -462,7 +648,9 @@ static long writev_call(int fd, const struct iovec *iov, int count)
     if (VT_AS_IS(fd))
         return vt_sys3(SYS_writev, fd, (long)iov, count);
     enum vt_fd_kind kind = vt_fd_kind(fd);
-    if (kind == VT_FD_UNKNOWN || kind == VT_FD_FILE || odd_vector(iov, count))
+    if (kind == VT_FD_FILE)
+        return FILE_CALL("write to a file", fd, vt_sys3(SYS_writev, fd, (long)iov, count));
+    if (kind == VT_FD_UNKNOWN || odd_vector(iov, count))
         return vt_sys3(SYS_writev, fd, (long)iov, count);
     if (kind != VT_FD_SOCKET)
         return stream_writev(fd, iov, count, 0);
@@ -483,9 +671,36 @@ long vt_call_pread(int fd, void *buf, size_t n, off_t offset)
     return file_read(fd, buf, n, offset);
 }
 
+/* Whether a write up to there is within the limit: beyond, the thread is to get SIGXFSZ, and a worker of the ring would. */
+static bool within_limit(off_t end)
+{
+    uint64_t limit[2];
+    return vt_sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)limit) == 0 && (uint64_t)end <= limit[0];
+}
+
 long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset)
 {
-    return vt_sys4(SYS_pwrite64, fd, (long)buf, (long)n, offset);
+    if (vt_fd_kind(fd) != VT_FD_FILE)
+        return vt_sys4(SYS_pwrite64, fd, (long)buf, (long)n, offset);
+    /* The ring waits for the disk without a kernel thread where the page cache has no part in it. */
+    if ((vt_fd_bits(fd) & (VT_FD_DIRECT | VT_FD_PIECEMEAL)) == (VT_FD_DIRECT | VT_FD_PIECEMEAL) && vt_io_has_ring() &&
+        n > 0 && n <= VT_RW_MAX && offset >= 0 && within_limit(offset + (off_t)n)) {
+        struct vt_io_req req = {
+            .opcode = IORING_OP_WRITE, .fd = fd, .addr = buf, .len = (uint32_t)n, .off = (uint64_t)offset};
+        long ret = vt_io_do(&req, VT_NEVER, 0);
+        if (ret != -EAGAIN)
+            return ret;
+    }
+    return FILE_CALL("write to a file", fd, vt_sys4(SYS_pwrite64, fd, (long)buf, (long)n, offset));
+}
+
+static long file_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    if ((flags & RWF_NOWAIT) || vt_fd_kind(fd) != VT_FD_FILE)
+        return vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags);
+    if (flags & (RWF_DSYNC | RWF_SYNC))
+        return VT_HANDED_CALL("write to a file", vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags));
+    return FILE_CALL("write to a file", fd, vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags));
 }
 
 long vt_call_preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
@@ -511,7 +726,7 @@ long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, 
         if (kind != VT_FD_FILE && kind != VT_FD_UNKNOWN)
             return stream_writev(fd, iov, count, flags);
     }
-    return vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags);
+    return file_pwritev2(fd, iov, count, offset, flags);
 }
 
 /* --- the names -------------------------------------------------------------------------------------- */
@@ -519,17 +734,40 @@ long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, 
 #define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                \
     VT_EXPORT type name parameters                                                                           \
     {                                                                                                        \
+        if (vt_own_has(fd))                                                                                  \
+            return (type)vt_result(-EBADF);                                                                  \
         if (!vt_on() || !vt_is_virtual())                                                                    \
             return vt_real(name) arguments;                                                                  \
         vt_cancel_point();                                                                                   \
         return (type)vt_result(call arguments);                                                              \
     }
 
-VIRTUAL_CALL(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), vt_call_read)
+/* Calls that read at the current position of a file. Who makes them as they are, a kernel or bound thread, must not come in
+ * between the pieces of a virtual one's either. */
+#define VIRTUAL_READ(name, parameters, arguments, call)                                                      \
+    VT_EXPORT ssize_t name parameters                                                                        \
+    {                                                                                                        \
+        if (vt_own_has(fd))                                                                                  \
+            return vt_result(-EBADF);                                                                        \
+        if (!vt_on())                                                                                        \
+            return vt_real(name) arguments;                                                                  \
+        if (!vt_is_virtual()) {                                                                              \
+            struct position position = {.begun = false};                                                     \
+            if ((vt_fd_bits(fd) & VT_FD_KIND) == VT_FD_FILE)                                                 \
+                position_lock(&position, fd);                                                                \
+            ssize_t ret = vt_real(name) arguments;                                                           \
+            position_unlock(&position);                                                                      \
+            return ret;                                                                                      \
+        }                                                                                                    \
+        vt_cancel_point();                                                                                   \
+        return vt_result(call arguments);                                                                    \
+    }
+
+VIRTUAL_READ(read, (int fd, void *buf, size_t n), (fd, buf, n), vt_call_read)
 VT_ALIAS(read, __read);
 VIRTUAL_CALL(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n), vt_call_write)
 VT_ALIAS(write, __write);
-VIRTUAL_CALL(ssize_t, readv, (int fd, const struct iovec *iov, int count), (fd, iov, count), vt_call_readv)
+VIRTUAL_READ(readv, (int fd, const struct iovec *iov, int count), (fd, iov, count), vt_call_readv)
 VIRTUAL_CALL(ssize_t, writev, (int fd, const struct iovec *iov, int count), (fd, iov, count), vt_call_writev)
 VIRTUAL_CALL(ssize_t, pread, (int fd, void *buf, size_t n, off_t offset), (fd, buf, n, offset), vt_call_pread)
 VT_ALIAS(pread, pread64);
@@ -561,21 +799,23 @@ VT_EXPORT ssize_t pwritev(int fd, const struct iovec *iov, int count, off_t offs
     if (!vt_on() || !vt_is_virtual())
         return vt_real(pwritev)(fd, iov, count, offset);
     vt_cancel_point();
-    return vt_result(vt_sys6(SYS_pwritev, fd, (long)iov, count, offset, offset, 0));
+    if (offset < 0)
+        return vt_result(vt_sys6(SYS_pwritev, fd, (long)iov, count, offset, offset, 0));
+    return vt_result(file_pwritev2(fd, iov, count, offset, 0));
 }
 VT_ALIAS(pwritev, pwritev64);
 
 VT_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t size)
 {
     if (n > size)
-        __chk_fail();
+        vt_real(__chk_fail)();
     return read(fd, buf, n);
 }
 
 VT_EXPORT ssize_t __pread_chk(int fd, void *buf, size_t n, off_t offset, size_t size)
 {
     if (n > size)
-        __chk_fail();
+        vt_real(__chk_fail)();
     return pread(fd, buf, n, offset);
 }
 VT_ALIAS(__pread_chk, __pread64_chk);

@@ -1,5 +1,7 @@
 /* Handlers and masks. The kernel calls our handler in place of the program's: it keeps the program's from running inside
  * the scheduler, and sees to it that a signal for a virtual thread runs on that thread. */
+#include "call.h"
+#include "catcher.h"
 #include "life.h"
 #include "preload.h"
 #include "putoff.h"
@@ -7,9 +9,11 @@
 #include "real.h"
 #include "start.h"
 #include "sys.h"
+#include "undo.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <ucontext.h>
@@ -31,17 +35,29 @@ static uint64_t to_bits(const sigset_t *set)
 
 static void trampoline(int sig, siginfo_t *info, void *context)
 {
-    if (vt_signal_put_off(sig, info, context) || !vt_signal_mine(sig, info))
+    struct vt_thread *t = vt_self;
+    ucontext_t *uc = context;
+    if (vt_signal_put_off(sig, info, context))
+        return;
+    if (!vt_signal_mine(sig, info))
         return;
     const struct handler *h = &handlers[sig];
     void *function = atomic_load_explicit(&h->function, memory_order_acquire);
     int flags = atomic_load_explicit(&h->flags, memory_order_relaxed);
-    struct vt_thread *t = vt_self;
-    if (t && t->kind == VT_VIRTUAL) {
+    uint64_t own = 0, kernel = 0, handling = 0;
+    if (t && t->kind != VT_KERNEL) {
+        /* To which it returns: the thread's mask, and the kernel's, which has more where this handler has interrupted another
+         * before its first step or after its last. */
+        own = t->lent ? t->own_mask : t->sigmask;
+        kernel = t->lent ? t->own_mask : vt_signal_mask_before(to_bits(&uc->uc_sigmask));
+        memcpy(&uc->uc_sigmask, &kernel, sizeof kernel);
         /* As the kernel has done with its own mask: the thread may go on elsewhere in the midst of its handler. */
-        uint64_t set = t->sigmask | atomic_load_explicit(&h->mask, memory_order_relaxed);
+        uint64_t set = t->sigmask | (t->lent ? 0 : kernel) | atomic_load_explicit(&h->mask, memory_order_relaxed);
         if (!(flags & SA_NODEFER))
             set |= UINT64_C(1) << (sig - 1);
+        t->lent = false; /* for a wait, which this ends */
+        handling = t->handling;
+        t->handling |= set & ~own;
         vt_signal_mask_is(set);
     }
     if (flags & SA_SIGINFO)
@@ -51,8 +67,11 @@ static void trampoline(int sig, siginfo_t *info, void *context)
     if (t)
         atomic_fetch_or_explicit(&t->interrupt, flags & SA_RESTART ? VT_SIGNALLED : VT_SIGNALLED | VT_NORESTART,
                                  memory_order_relaxed);
-    if (t && t->kind == VT_VIRTUAL)
-        vt_signal_returns(to_bits(&((ucontext_t *)context)->uc_sigmask));
+    if (t && t->kind != VT_KERNEL) {
+        uint64_t now = to_bits(&uc->uc_sigmask); /* the handler may have set another */
+        t->handling = handling;
+        vt_signal_returns(now == kernel ? own : now, now);
+    }
 }
 
 VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
@@ -74,6 +93,8 @@ VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *
         act = &ours;
     }
     int ret = vt_real(sigaction)(sig, act, &was);
+    if (ret == 0 && act == &ours)
+        vt_catch_handled(sig);
     if (ret == 0 && old) {
         *old = was;
         if (was.sa_sigaction == trampoline) {
@@ -153,42 +174,201 @@ VT_EXPORT int siginterrupt(int sig, int interrupt)
 
 /* --- masks --------------------------------------------------------------------------------------------------------- */
 
-/* 0 or an errno. The mask of a virtual thread is its own: its carrier's kernel mask follows it. */
-static int change_mask(int how, const sigset_t *set, sigset_t *old)
+/* The calling thread is main. */
+static __thread bool is_main __attribute__((tls_model("initial-exec")));
+
+static uint64_t kernel_mask(void)
 {
-    int err = vt_real(pthread_sigmask)(how, set, old);
-    if (err == 0 && set && vt_is_virtual()) {
-        uint64_t now = 0;
-        vt_sys4(SYS_rt_sigprocmask, 0, 0, (long)&now, sizeof now);
-        vt_signal_mask_is(now);
-    }
-    return err;
+    uint64_t now = 0;
+    vt_sys4(SYS_rt_sigprocmask, 0, 0, (long)&now, sizeof now);
+    return now;
+}
+
+void vt_signal_main_is_me(void)
+{
+    is_main = true;
+    vt_catch_main_blocks(kernel_mask());
+}
+
+/* Not a child of vfork, which runs in this memory. */
+static bool main_sets(void)
+{
+    return is_main && !(vt_self && vt_self->vforked);
+}
+
+/* The mask of a virtual thread is its own: its carrier's kernel mask follows it. */
+void vt_signal_mask_changed(void)
+{
+    if (vt_is_ours())
+        vt_signal_mask_is(kernel_mask());
+    else if (main_sets())
+        vt_catch_main_blocks(kernel_mask());
 }
 
 VT_EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
-    return change_mask(how, set, old);
+    int err = vt_real(pthread_sigmask)(how, set, old);
+    if (!err && set)
+        vt_signal_mask_changed();
+    return err;
 }
 
 VT_EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
-    int err = change_mask(how, set, old);
-    if (err)
-        errno = err;
-    return err ? -1 : 0;
+    int ret = vt_real(sigprocmask)(how, set, old);
+    if (!ret && set)
+        vt_signal_mask_changed();
+    return ret;
+}
+
+/* The older functions, whose masks and handlers libc would set out of sight. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static int change_one(int how, int sig)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    return sigaddset(&set, sig) < 0 ? -1 : sigprocmask(how, &set, NULL);
+}
+
+VT_EXPORT int sighold(int sig)
+{
+    return change_one(SIG_BLOCK, sig);
+}
+
+VT_EXPORT int sigrelse(int sig)
+{
+    return change_one(SIG_UNBLOCK, sig);
+}
+
+VT_EXPORT int sigignore(int sig)
+{
+    struct sigaction act = {.sa_flags = 0};
+    act.sa_handler = SIG_IGN;
+    return sigaction(sig, &act, NULL);
+}
+
+VT_EXPORT void (*sigset(int sig, void (*handler)(int)))(int)
+{
+    struct sigaction act = {.sa_flags = 0}, old;
+    sigset_t set, before;
+    if (!vt_on())
+        return vt_real(sigset)(sig, handler);
+    sigemptyset(&set);
+    if (handler == SIG_ERR || sigaddset(&set, sig) < 0) {
+        errno = EINVAL;
+        return SIG_ERR;
+    }
+    act.sa_handler = handler;
+    if (handler == SIG_HOLD) {
+        if (sigprocmask(SIG_BLOCK, &set, &before) < 0 || sigaction(sig, NULL, &old) < 0)
+            return SIG_ERR;
+    } else if (sigaction(sig, &act, &old) < 0 || sigprocmask(SIG_UNBLOCK, &set, &before) < 0) {
+        return SIG_ERR;
+    }
+    return sigismember(&before, sig) ? SIG_HOLD : old.sa_handler;
+}
+
+/* Of the first 32 signals. */
+static int change_low(int how, int mask)
+{
+    sigset_t set, before;
+    uint64_t bits = (uint32_t)mask;
+    memset(&set, 0, sizeof set);
+    memcpy(&set, &bits, sizeof bits);
+    if (sigprocmask(how, &set, &before) < 0)
+        return -1;
+    return (int)(uint32_t)to_bits(&before);
+}
+
+VT_EXPORT int sigblock(int mask)
+{
+    return change_low(SIG_BLOCK, mask);
+}
+
+VT_EXPORT int sigsetmask(int mask)
+{
+    return change_low(SIG_SETMASK, mask);
+}
+
+#pragma GCC diagnostic pop
+
+/* A jump that restores the mask makes the system call inside libc. What it is about to set is set before. */
+static void jump_brings(const sigset_t *mask)
+{
+    /* In a section it is the scheduler that switches (arch/generic). */
+    uint64_t set = to_bits(mask);
+    if (main_sets())
+        vt_catch_main_blocks(set);
+    if (!vt_on() || !vt_is_ours() || atomic_load_explicit(&vt_self->crit, memory_order_relaxed) != 0)
+        return;
+    vt_sys_sigmask(set);
+    vt_signal_mask_is(set);
+}
+
+static void jump_restores(struct __jmp_buf_tag *env)
+{
+    if (vt_on() && vt_self && atomic_load_explicit(&vt_self->crit, memory_order_relaxed) == 0)
+        vt_undo_all();
+    if (env->__mask_was_saved)
+        jump_brings(&env->__saved_mask);
+}
+
+VT_EXPORT void siglongjmp(sigjmp_buf env, int value)
+{
+    jump_restores(env);
+    vt_real(siglongjmp)(env, value);
+}
+
+VT_EXPORT void longjmp(jmp_buf env, int value)
+{
+    jump_restores(env);
+    vt_real(longjmp)(env, value);
+}
+
+VT_EXPORT void _longjmp(jmp_buf env, int value)
+{
+    jump_restores(env);
+    vt_real(_longjmp)(env, value);
+}
+
+_Noreturn void __longjmp_chk(jmp_buf env, int value);
+
+VT_EXPORT void __longjmp_chk(jmp_buf env, int value)
+{
+    jump_restores(env);
+    vt_real(__longjmp_chk)(env, value);
 }
 
 VT_EXPORT int sigaltstack(const stack_t *ss, stack_t *old)
 {
     int ret = vt_real(sigaltstack)(ss, old);
-    if (ret == 0 && ss && vt_is_virtual()) {
+    if (ret == 0 && ss && vt_is_ours()) {
         struct vt_thread *t = vt_enter();
         t->alt_stack = ss->ss_flags & SS_DISABLE ? NULL : ss->ss_sp;
         t->alt_size = ss->ss_size;
-        t->carrier->alt_stack = t->alt_stack;
+        if (t->carrier) /* else a handler has forked, and this is the child */
+            t->carrier->alt_stack = t->alt_stack;
         vt_leave(t);
     }
     return ret;
+}
+
+VT_EXPORT int setcontext(const ucontext_t *to)
+{
+    jump_brings(&to->uc_sigmask);
+    return vt_real(setcontext)(to);
+}
+
+/* libc keeps the mask that the kernel thread has, and sets the other one: until then what is pending has to wait. By a jump, not
+ * a call: who goes on in this context may be another thread. */
+VT_EXPORT int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to)
+{
+    struct vt_thread *t = vt_self;
+    if (vt_is_ours() && atomic_load_explicit(&t->crit, memory_order_relaxed) == 0)
+        vt_signal_mask_will_be(to_bits(&to->uc_sigmask));
+    return vt_real(swapcontext)(from, to);
 }
 
 /* --- sending --------------------------------------------------------------------------------------------------------- */
@@ -204,6 +384,8 @@ VT_EXPORT int pthread_kill(pthread_t thread, int sig)
         return EINVAL;
     if (sig == 0 || !atomic_load_explicit(&t->alive, memory_order_acquire))
         return 0; /* glibc: no error for one that has ended and can be joined */
+    if (vt_came_by_fork(t))
+        return (int)-vt_sys3(SYS_tgkill, vt_sys0(SYS_getpid), t->tid, sig);
     return vt_signal_send(t, sig);
 }
 
@@ -218,12 +400,22 @@ VT_EXPORT int pthread_sigqueue(pthread_t thread, int sig, const union sigval val
         return EINVAL;
     if (sig == 0 || !atomic_load_explicit(&t->alive, memory_order_acquire))
         return 0;
+    if (vt_came_by_fork(t)) {
+        siginfo_t info;
+        memset(&info, 0, sizeof info);
+        info.si_signo = sig;
+        info.si_code = SI_QUEUE;
+        info.si_pid = (pid_t)vt_sys0(SYS_getpid);
+        info.si_uid = (uid_t)vt_sys0(SYS_getuid);
+        info.si_value = value;
+        return (int)-vt_sys4(SYS_rt_tgsigqueueinfo, info.si_pid, t->tid, sig, (long)&info);
+    }
     return vt_signal_queue(t, sig, (uint64_t)(uintptr_t)value.sival_ptr);
 }
 
 VT_EXPORT int raise(int sig)
 {
-    if (!vt_is_virtual())
+    if (!vt_is_ours())
         return vt_real(raise)(sig);
     int err = pthread_kill(vt_self->handle, sig);
     if (err)

@@ -13,13 +13,12 @@ static struct timespec to_timespec(uint64_t t)
     return (struct timespec){.tv_sec = (time_t)(t / 1000000000u), .tv_nsec = (long)(t % 1000000000u)};
 }
 
-/* Sleeps until the deadline: 0 or -EINTR. */
-static long sleep_until(uint64_t deadline)
+/* Sleeps until the deadline, by the clock: 0 or -EINTR. */
+static long sleep_until(clockid_t clock, uint64_t deadline)
 {
-    _Atomic uint32_t word = 0;
-    unsigned flags = VT_PARK_INTERRUPTIBLE;
+    unsigned flags = VT_PARK_INTERRUPTIBLE | vt_park_clock(clock);
     for (;;) {
-        int ret = vt_park(&word, 0, deadline, VT_BITS_ALL, flags);
+        int ret = vt_sleep(deadline, flags);
         if (ret == ETIMEDOUT)
             return 0;
         if (ret == EINTR && vt_io_interrupted(&flags))
@@ -48,7 +47,7 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
         uint64_t deadline = vt_deadline_in(time);
         long ret = 0;
         if (time)
-            ret = sleep_until(deadline);
+            ret = sleep_until(CLOCK_MONOTONIC, deadline);
         else
             vt_yield(); /* others run meanwhile, as in the kernel: some programs yield so */
         if (ret == -EINTR && remaining) {
@@ -57,15 +56,7 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
         }
         return ret;
     }
-    for (;;) {
-        uint64_t now = vt_clock_now(clock);
-        if (now >= time)
-            return 0;
-        long ret =
-            sleep_until(vt_deadline_in(time - now)); /* and look again: the clock may have been set back */
-        if (ret < 0)
-            return ret;
-    }
+    return sleep_until(clock, time);
 }
 
 VT_EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,

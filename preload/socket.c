@@ -80,6 +80,8 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
     int once = flags & ~MSG_WAITALL;
     bool first = n == 0 || !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
+    /* Where the number is closed meanwhile the limit may be of nothing, or of another socket: then again from the start. */
+    unsigned generation = vt_fd_generation(fd);
     for (;;) {
         long ret = -EAGAIN;
         char *at = (char *)buf + done;
@@ -95,7 +97,14 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
                     return done ? (long)done
                                 : vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr,
                                           (long)length);
-                deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
+                deadline = vt_fd_deadline_of(fd, SO_RCVTIMEO);
+                if (deadline == VT_FD_GONE || vt_fd_generation(fd) != generation) {
+                    if (done)
+                        return (long)done;
+                    generation = vt_fd_generation(fd);
+                    first = true;
+                    continue;
+                }
                 asked = true;
             }
             if (addr) {
@@ -190,6 +199,7 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
     }
     bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
+    unsigned generation = vt_fd_generation(fd);
     for (;;) {
         if (first) {
             long ret = vt_sys3(SYS_recvmsg, fd, (long)msg, flags | MSG_DONTWAIT);
@@ -200,7 +210,12 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
         if (!asked) {
             if (vt_fd_nonblocking(fd))
                 return vt_sys3(SYS_recvmsg, fd, (long)msg, flags);
-            deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
+            deadline = vt_fd_deadline_of(fd, SO_RCVTIMEO);
+            if (deadline == VT_FD_GONE || vt_fd_generation(fd) != generation) { /* as in vt_call_recvfrom */
+                generation = vt_fd_generation(fd);
+                first = true;
+                continue;
+            }
             asked = true;
         }
         struct vt_io_req req = {
@@ -568,7 +583,7 @@ VT_ALIAS(sendmmsg, __sendmmsg);
 VT_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
 {
     if (n > size)
-        __chk_fail();
+        vt_real(__chk_fail)();
     return recv(fd, buf, n, flags);
 }
 
@@ -576,7 +591,7 @@ VT_EXPORT ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t si
                                  __SOCKADDR_ARG addr, socklen_t *restrict length)
 {
     if (n > size)
-        __chk_fail();
+        vt_real(__chk_fail)();
     return recvfrom(fd, buf, n, flags, addr, length);
 }
 

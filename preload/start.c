@@ -1,16 +1,17 @@
 /* Whether the library is at work in this process, and its start at the first thread. */
 #include "start.h"
 
-#include "call.h"
 #include "config.h"
-#include "fd.h"
-#include "handoff.h"
 #include "life.h"
 #include "lock.h"
+#include "park.h"
 #include "place.h"
 #include "preload.h"
 #include "real.h"
+#include "selfdump.h"
 #include "stats.h"
+#include "sync/layout.h"
+#include "sync/mutex.h"
 #include "sys.h"
 #include "tcb.h"
 
@@ -18,7 +19,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <gnu/libc-version.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,6 +61,44 @@ static bool under_valgrind(void)
     return preload && strstr(preload, "vgpreload_core");
 }
 
+/* Not every libc has it. */
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+/* Why the library is not at work though nobody has asked for that, with a %s for libc's version; or NULL. */
+static const char *_Atomic unknown_libc;
+
+/* The 43 of glibc 2.43; 0 if it is not glibc. */
+static unsigned minor_version(void)
+{
+    unsigned minor = 0;
+    const char *version = gnu_get_libc_version ? gnu_get_libc_version() : "";
+    for (const char *p = strncmp(version, "2.", 2) == 0 ? version + 2 : ""; *p >= '0' && *p <= '9'; p++)
+        minor = minor * 10 + (unsigned)(*p - '0');
+    return minor;
+}
+
+/* What the library stands on before its constructor, which looks further (vt_tcb_known). */
+static const char *look_at_libc(void)
+{
+    if (!gnu_get_libc_version)
+        return "the C library is not glibc";
+    if (minor_version() < VT_GLIBC_MINOR)
+        return "the C library is glibc %s, but this libvthread.so is for 2." VT_TEXT(VT_GLIBC_MINOR) " and later";
+    if (!vt_layout_check())
+        return "the C library is glibc %s, whose mutexes and the like have an unknown layout";
+    return NULL;
+}
+
+void vt_decided_off(void)
+{
+    const char *text = atomic_exchange_explicit(&unknown_libc, NULL, memory_order_relaxed);
+    char what[128];
+    if (!text)
+        return;
+    snprintf(what, sizeof what, text, gnu_get_libc_version ? gnu_get_libc_version() : "");
+    vt_say("%s; the program runs on kernel threads", what);
+}
+
 int vt_decide(void)
 {
     static struct vt_lock lock;
@@ -74,7 +115,14 @@ int vt_decide(void)
             vt_say("valgrind does not know virtual threads; the program runs on kernel threads");
             mode = VT_OFF;
         }
-        atomic_store_explicit(&vt_mode, mode, memory_order_relaxed);
+        if (mode == VT_ON) {
+            const char *text = look_at_libc();
+            atomic_store_explicit(&unknown_libc, text, memory_order_relaxed);
+            if (text)
+                mode = VT_OFF;
+        }
+        /* Release: with the mode goes what has been found out. */
+        atomic_store_explicit(&vt_mode, mode, memory_order_release);
     }
     vt_unlock(&lock);
     return mode;
@@ -96,19 +144,30 @@ static void last_thread(void)
     exit(0);
 }
 
+/* From now on every function is libc's own: its threads can be cancelled wherever they wait. The first thread is about to be made,
+ * so nobody waits, and what has been locked is locked for libc too; but for rwlocks, and a condition that has been waited on
+ * before is not as new. Therefore the constructor has looked at what it can. */
+static void leave_alone(void)
+{
+    atomic_store_explicit(&vt_mode, VT_OFF, memory_order_release);
+}
+
 static bool start(void)
 {
     static const char *const sanitizers[][2] = {
         {"__asan_init", "AddressSanitizer"}, {"__tsan_init", "ThreadSanitizer"}, {"__msan_init", "MemorySanitizer"}};
     for (unsigned i = 0; i < sizeof sanitizers / sizeof *sanitizers; i++) {
-        if (dlsym(RTLD_DEFAULT, sanitizers[i][0])) {
+        if (vt_dlsym(RTLD_DEFAULT, sanitizers[i][0])) {
             vt_say("%s does not know virtual threads; the program runs on kernel threads", sanitizers[i][1]);
+            leave_alone();
             return false;
         }
     }
+    vt_real_find_all();
     int err = vt_life_start();
     if (err) {
         vt_say("%s; the program runs on kernel threads", vt_tcb_why());
+        leave_alone();
         return false;
     }
     vt_host.thread_create = real_create;
@@ -121,121 +180,90 @@ static bool start(void)
     return true;
 }
 
+/* The calling thread came by fork, and the engine runs here by now. */
+static void rejoin(void)
+{
+    static _Atomic bool said;
+    if (!vt_life_rejoin() && !atomic_exchange(&said, true))
+        vt_say("no memory for the thread that forked: it goes on as a kernel thread");
+}
+
 bool vt_engine(void)
 {
     for (;;) {
         int state = atomic_load_explicit(&engine, memory_order_acquire);
-        if (state == ENGINE_ON)
+        if (state == ENGINE_ON) {
+            if (__builtin_expect(vt_self && vt_came_by_fork(vt_self), 0))
+                rejoin();
             return true;
+        }
         if (state == ENGINE_FAILED)
             return false;
         if (state == ENGINE_OFF && atomic_compare_exchange_strong(&engine, &state, ENGINE_STARTING)) {
             bool ok = start();
             atomic_store_explicit(&engine, ok ? ENGINE_ON : ENGINE_FAILED, memory_order_release);
-            return ok;
+            continue;
         }
         vt_sys0(SYS_sched_yield);
     }
 }
 
-/* --- fork, main's end, exit ----------------------------------------------------------------------------- */
-
-static bool forking; /* the engine was there when fork began; under the locks that it takes */
-
-static void before_fork(void)
+bool vt_engine_forget(void)
 {
-    vt_fd_share_all();
-    if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON) {
-        vt_life_fork_prepare();
-        forking = true;
-    }
+    int state = atomic_load_explicit(&engine, memory_order_relaxed);
+    if (state != ENGINE_ON && state != ENGINE_STARTING)
+        return false;
+    atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
+    return true;
 }
 
-static void in_parent(void)
-{
-    if (forking) {
-        forking = false;
-        vt_life_fork_parent();
-    }
-}
-
-static void in_child(void)
-{
-    vt_out_fork_child();
-    if (forking) {
-        forking = false;
-        vt_life_fork_child();
-        atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
-    } else if (atomic_load_explicit(&engine, memory_order_relaxed) == ENGINE_STARTING) {
-        /* Another thread was at it in the parent. What it had made stays where it is. */
-        vt_sched_fork_child();
-        atomic_store_explicit(&engine, ENGINE_OFF, memory_order_relaxed);
-    }
-}
-
-/* A child of vfork runs in our memory as the thread that made it, while that one sleeps. It must not leave for another
- * thread, nor take notes of its own descriptors as if they were ours. So for its time the thread is a kernel thread. */
-void vt_vfork_begin(void);
-long vt_vfork_end(long pid);
-
-static __thread bool vfork_virtual __attribute__((tls_model("initial-exec")));
-
-void vt_vfork_begin(void)
-{
-    if (!vt_on())
-        return;
-    struct vt_thread *t = vt_current();
-    vfork_virtual = t->kind == VT_VIRTUAL;
-    vt_handoff_begin("vfork");
-    t->kind = VT_KERNEL;
-    t->vforked = true;
-}
-
-/* In the parent: -1 and errno if there is no child. */
-long vt_vfork_end(long pid)
-{
-    if (vt_on()) {
-        struct vt_thread *t = vt_self;
-        t->vforked = false;
-        if (vfork_virtual) {
-            /* Whatever the child was doing when it ended. A wake-up too many is nobody's harm. */
-            atomic_store_explicit(&t->crit, 0, memory_order_relaxed);
-            atomic_store_explicit(&t->token, 1, memory_order_seq_cst);
-            t->kind = VT_VIRTUAL;
-            vt_handoff_end();
-        }
-    }
-    if (pid < 0) {
-        errno = (int)-pid;
-        return -1;
-    }
-    return pid;
-}
+/* --- main's end, exit ----------------------------------------------------------------------------------- */
 
 /* glibc runs key destructors when main calls pthread_exit, in up to PTHREAD_DESTRUCTOR_ITERATIONS rounds;
  * ours comes last by asking for one more round each time. */
 static pthread_key_t main_key;
+static bool main_key_made;
 static int main_rounds;
 
 static void main_exits(void *arg)
 {
-    if (++main_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(main_key, arg) == 0)
+    if (++main_rounds < PTHREAD_DESTRUCTOR_ITERATIONS && vt_real(pthread_setspecific)(main_key, arg) == 0)
         return;
     if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON)
         vt_main_gone();
+}
+
+void vt_main_is_me(void)
+{
+    vt_signal_main_is_me();
+    main_rounds = 0;
+    if (main_key_made && vt_real(pthread_getspecific)(main_key) != &main_key)
+        vt_real(pthread_setspecific)(main_key, &main_key);
 }
 
 __attribute__((constructor)) static void construct(void)
 {
     if (!vt_on())
         return;
-    pthread_atfork(before_fork, in_parent, in_child);
-    if (vt_sys0(SYS_gettid) == vt_sys0(SYS_getpid) && pthread_key_create(&main_key, main_exits) == 0)
-        pthread_setspecific(main_key, &main_key);
+    /* Before main has used anything of the library's, which libc's own functions would have to go on with. */
+    if (!vt_tcb_known()) {
+        atomic_store_explicit(&unknown_libc, vt_tcb_why(), memory_order_relaxed);
+        atomic_store_explicit(&vt_mode, VT_OFF, memory_order_release);
+        return;
+    }
+    const volatile char *single = vt_dlsym(RTLD_DEFAULT, "__libc_single_threaded");
+    if (single)
+        atomic_store_explicit(&vt_libc_single, single, memory_order_relaxed);
+    vt_clock_gettime = vt_real(clock_gettime);
+    vt_fork_start();
+    vt_selfdump_install();
+    main_key_made = vt_real(pthread_key_create)(&main_key, main_exits) == 0;
+    if (vt_sys0(SYS_gettid) == vt_sys0(SYS_getpid))
+        vt_main_is_me();
 }
 
 __attribute__((destructor)) static void destruct(void)
 {
     if (atomic_load_explicit(&engine, memory_order_acquire) == ENGINE_ON)
-        vt_stats_print();
+        vt_stats_end();
 }

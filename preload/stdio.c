@@ -302,9 +302,9 @@ int plain_scanf(const char *restrict format, ...) __asm__("scanf");
 VT_EXPORT int plain_vfscanf(FILE *restrict fp, const char *restrict format, va_list list)
 {
     typedef int function(FILE *restrict, const char *restrict, va_list);
-    static _Atomic(void *) cache;
-    void *found = atomic_load_explicit(&cache, memory_order_relaxed);
-    function *real = (function *)(found ? found : vt_real_find("vfscanf", &cache));
+    static struct vt_real_entry entry __attribute__((section("vt_real"), used)) = {"vfscanf", NULL};
+    void *found = atomic_load_explicit(&entry.function, memory_order_relaxed);
+    function *real = (function *)(found ? found : vt_real_find(&entry));
     if (!vt_on() || !vt_is_virtual())
         return real(fp, format, list);
     wait_unlocked(fp);

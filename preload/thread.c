@@ -1,5 +1,8 @@
 /* Creation, end and identity of threads. */
+#include "call.h"
+#include "cancel.h"
 #include "handoff.h"
+#include "kernel.h"
 #include "life.h"
 #include "park.h"
 #include "clock.h"
@@ -10,6 +13,7 @@
 #include "start.h"
 #include "sys.h"
 #include "tcb.h"
+#include "undo.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -20,7 +24,6 @@
 #include <string.h>
 #include <threads.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 /* --- create --------------------------------------------------------------------------------------------------------- */
@@ -37,18 +40,22 @@ static bool wants_kernel_thread(const pthread_attr_t *attr)
         return true;
     /* Unset, the set is all ones. */
     memset(&any, 0xff, sizeof any);
-    return pthread_attr_getaffinity_np(attr, sizeof set, &set) == 0 && !CPU_EQUAL(&set, &any);
+    return vt_real(pthread_attr_getaffinity_np)(attr, sizeof set, &set) == 0 && !CPU_EQUAL(&set, &any);
 }
 
 static uint64_t current_mask(void)
 {
     struct vt_thread *t = vt_current();
-    if (t->kind == VT_VIRTUAL)
+    if (t->kind != VT_KERNEL)
         return t->sigmask;
     uint64_t mask = 0;
     vt_sys4(SYS_rt_sigprocmask, 0, 0, (long)&mask, sizeof mask);
     return mask;
 }
+
+/* Since glibc 2.32. */
+typedef int getsigmask_np(const pthread_attr_t *, sigset_t *);
+extern getsigmask_np pthread_attr_getsigmask_np;
 
 /* Fills spec from attr (NULL: the defaults). */
 static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
@@ -57,18 +64,18 @@ static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
     int detached = PTHREAD_CREATE_JOINABLE;
     bool own = !attr;
     if (own) {
-        if (pthread_getattr_default_np(&defaults) != 0)
+        if (vt_real(pthread_getattr_default_np)(&defaults) != 0)
             pthread_attr_init(&defaults);
         attr = &defaults;
     }
     void *addr = NULL;
-    pthread_attr_getstacksize(attr, &spec->stack_size);
-    pthread_attr_getguardsize(attr, &spec->guard_size);
+    vt_real(pthread_attr_getstacksize)(attr, &spec->stack_size);
+    vt_real(pthread_attr_getguardsize)(attr, &spec->guard_size);
     pthread_attr_getdetachstate(attr, &detached);
     spec->detached = detached == PTHREAD_CREATE_DETACHED;
     /* glibc leaves NULL or an address; getstack fails on neither. */
     size_t size;
-    if (pthread_attr_getstack(attr, &addr, &size) == 0 && addr != NULL && (uintptr_t)addr + size != 0 &&
+    if (vt_real(pthread_attr_getstack)(attr, &addr, &size) == 0 && addr != NULL && (uintptr_t)addr + size != 0 &&
         (uintptr_t)addr < (uintptr_t)-(intptr_t)size) {
         spec->stack_addr = addr;
         spec->stack_size = size;
@@ -76,7 +83,8 @@ static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
     uint64_t mask;
     sigset_t set;
     spec->sigmask = current_mask();
-    if (pthread_attr_getsigmask_np(attr, &set) == 0) {
+    getsigmask_np *getsigmask = vt_real(pthread_attr_getsigmask_np);
+    if (getsigmask && getsigmask(attr, &set) == 0) {
         memcpy(&mask, &set, sizeof mask);
         spec->sigmask = mask;
     }
@@ -98,7 +106,13 @@ static void own_name(char name[16])
 
 VT_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
 {
-    if (!vt_on() || (attr && wants_kernel_thread(attr)) || !vt_engine())
+    if (!vt_on()) {
+        vt_decided_off();
+        return vt_real(pthread_create)(thread, attr, start, arg);
+    }
+    bool kernel = (attr && wants_kernel_thread(attr)) || vt_kernel_inherits();
+    /* Who came by fork is virtual again as soon as there is anybody to wait for it. */
+    if ((kernel && !(vt_self && vt_came_by_fork(vt_self))) || !vt_engine() || kernel)
         return vt_real(pthread_create)(thread, attr, start, arg);
     struct vt_spec spec = {.start = start, .arg = arg};
     spec_from(&spec, attr);
@@ -111,19 +125,19 @@ VT_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void
 static void testcancel(void)
 {
     if (vt_self && (atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & VT_CANCELLED))
-        vt_real(pthread_testcancel)();
+        vt_cancel_now();
 }
 
 /* A virtual thread of ours: parks. */
-static int join(pthread_t thread, void **result, uint64_t deadline)
+static int join(pthread_t thread, void **result, uint64_t deadline, clockid_t clock)
 {
     struct vt_thread *t = vt_of_handle(thread);
     int err;
     if (!t)
-        return ESRCH;
+        return vt_handle_error(thread);
     testcancel();
     /* Only a cancellation ends a join: a signal does not (POSIX: shall not return EINTR). */
-    while ((err = vt_join(t, result, deadline, VT_PARK_CANCELLABLE)) == EINTR)
+    while ((err = vt_join(t, result, deadline, VT_PARK_CANCELLABLE | vt_park_clock(clock))) == EINTR)
         testcancel();
     return err;
 }
@@ -131,7 +145,7 @@ static int join(pthread_t thread, void **result, uint64_t deadline)
 VT_EXPORT int pthread_join(pthread_t thread, void **result)
 {
     if (vt_is_handle(thread))
-        return join(thread, result, VT_NEVER);
+        return join(thread, result, VT_NEVER, CLOCK_MONOTONIC);
     vt_handoff_begin("pthread_join");
     int err = vt_real(pthread_join)(thread, result);
     vt_handoff_end();
@@ -142,7 +156,7 @@ VT_EXPORT int pthread_tryjoin_np(pthread_t thread, void **result)
 {
     if (vt_is_handle(thread)) {
         struct vt_thread *t = vt_of_handle(thread);
-        return t ? vt_join(t, result, 0, 0) : ESRCH;
+        return t ? vt_join(t, result, 0, 0) : vt_handle_error(thread);
     }
     return vt_real(pthread_tryjoin_np)(thread, result);
 }
@@ -161,16 +175,21 @@ VT_EXPORT int pthread_clockjoin_np(pthread_t thread, void **result, clockid_t cl
             return EINVAL;
         if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
             return EINVAL;
-        deadline = vt_deadline(clock, abstime);
+        deadline = vt_deadline_at(abstime);
         if (deadline == 0)
             deadline = 1; /* 0 is a try, with another error */
     }
-    return join(thread, result, deadline);
+    return join(thread, result, deadline, clock);
 }
 
 VT_EXPORT int pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec *abstime)
 {
-    return pthread_clockjoin_np(thread, result, CLOCK_REALTIME, abstime);
+    if (vt_is_handle(thread))
+        return pthread_clockjoin_np(thread, result, CLOCK_REALTIME, abstime);
+    vt_handoff_begin("pthread_timedjoin_np");
+    int err = vt_real(pthread_timedjoin_np)(thread, result, abstime);
+    vt_handoff_end();
+    return err;
 }
 
 VT_EXPORT int pthread_detach(pthread_t thread)
@@ -178,7 +197,7 @@ VT_EXPORT int pthread_detach(pthread_t thread)
     if (!vt_is_handle(thread))
         return vt_real(pthread_detach)(thread);
     struct vt_thread *t = vt_of_handle(thread);
-    return t ? vt_detach(t) : ESRCH;
+    return t ? vt_detach(t) : vt_handle_error(thread);
 }
 
 /* --- end --------------------------------------------------------------------------------------------------------------- */
@@ -190,24 +209,44 @@ VT_EXPORT void pthread_exit(void *result)
         t->result = result;
         t->exited = true;
     }
+    vt_undo_all();
     vt_real(pthread_exit)(result);
     __builtin_unreachable();
+}
+
+/* One of libc's. What it waits in may be ours, of which libc knows nothing. */
+static int cancel_kernel(pthread_t thread)
+{
+    if (!vt_on())
+        return vt_real(pthread_cancel)(thread);
+    if (thread == pthread_self()) {
+        vt_undo_all();
+        vt_cancel_kernel((void *)thread); /* libc's call may not return */
+    }
+    int err = vt_real(pthread_cancel)(thread);
+    if (err == 0 && thread != pthread_self())
+        vt_cancel_kernel((void *)thread);
+    vt_cancel_start();
+    return err;
 }
 
 VT_EXPORT int pthread_cancel(pthread_t thread)
 {
     if (!vt_is_handle(thread))
-        return vt_real(pthread_cancel)(thread);
+        return cancel_kernel(thread);
     struct vt_thread *t = vt_of_handle(thread);
     if (!t)
         return ESRCH;
-    if (t == vt_self)
+    if (t == vt_self) {
+        vt_undo_all();
+        atomic_fetch_or_explicit(&t->interrupt, VT_CANCELLED, memory_order_relaxed); /* libc's call may not return */
         return vt_real(pthread_cancel)((pthread_t)t->tp);
+    }
     /* Loads libgcc, as libc's pthread_cancel would do, which must not happen while t is held. */
     static _Atomic bool loaded;
     if (!atomic_load_explicit(&loaded, memory_order_relaxed)) {
         void *here[1];
-        backtrace(here, 1);
+        vt_real(backtrace)(here, 1);
         atomic_store_explicit(&loaded, true, memory_order_relaxed);
     }
     if (!vt_hold(t))
@@ -215,6 +254,7 @@ VT_EXPORT int pthread_cancel(pthread_t thread)
     /* libc does its part: it marks the TCB, and makes ready for the unwinding. Its signal goes nowhere: no kernel thread has
      * the id of a virtual one. */
     vt_real(pthread_cancel)((pthread_t)t->tp);
+    vt_cancel_start();
     vt_cancel(t);
     vt_release();
     return 0;
@@ -229,8 +269,10 @@ static int thrd_result(int err)
 
 VT_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *arg)
 {
-    if (!vt_on())
+    if (!vt_on()) {
+        vt_decided_off();
         return vt_real(thrd_create)(thread, start, arg);
+    }
     /* What start returns is in the same register, and thrd_join takes the lower half. */
     return thrd_result(pthread_create(thread, NULL, (void *(*)(void *))(void *)start, arg));
 }
@@ -275,7 +317,7 @@ VT_EXPORT pthread_t pthread_self(void)
 
 VT_EXPORT pid_t gettid(void)
 {
-    return vt_is_virtual() ? (pid_t)vt_self->tid : (pid_t)vt_sys0(SYS_gettid);
+    return vt_is_ours() ? (pid_t)vt_self->tid : (pid_t)vt_sys0(SYS_gettid);
 }
 
 VT_EXPORT int prctl(int option, ...)
@@ -291,10 +333,14 @@ VT_EXPORT int prctl(int option, ...)
     } else if (option == PR_SET_NAME && t) {
         strncpy(t->name, (const char *)a, sizeof t->name - 1);
         return 0;
-    } else if (option == PR_GET_NAME && t && t->kind == VT_VIRTUAL) {
+    } else if (option == PR_GET_NAME && t && t->kind != VT_KERNEL) {
         memcpy((char *)a, t->name, sizeof t->name);
         return 0;
     }
+    const long all[6] = {option, (long)a, (long)b, (long)c, (long)d};
+    long ret;
+    if (vt_on() && vt_kernel_call(SYS_prctl, all, &ret))
+        return (int)vt_result(ret);
     return vt_real(prctl)(option, a, b, c, d);
 }
 
@@ -312,6 +358,8 @@ VT_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
     if (!t)
         return ESRCH;
     memcpy(t->name, name, strlen(name) + 1);
+    if (t == vt_self && t->kind == VT_KERNEL)
+        vt_sys2(SYS_prctl, PR_SET_NAME, (long)t->name);
     return 0;
 }
 
@@ -341,88 +389,10 @@ VT_EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
     int err = pthread_attr_init(attr);
     if (err)
         return err;
-    pthread_attr_setstack(attr, lo, (size_t)(hi - lo));
-    pthread_attr_setguardsize(attr, guard);
+    vt_real(pthread_attr_setstack)(attr, lo, (size_t)(hi - lo));
+    vt_real(pthread_attr_setguardsize)(attr, guard);
     pthread_attr_setdetachstate(attr, atomic_load_explicit(&t->life, memory_order_relaxed) & VT_DETACHED
                                           ? PTHREAD_CREATE_DETACHED
                                           : PTHREAD_CREATE_JOINABLE);
-    return 0;
-}
-
-/* --- what concerns the kernel thread below: to be refined, true for threads of the ordinary policy -------------------------- */
-
-VT_EXPORT int pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *param)
-{
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_getschedparam)(thread, policy, param);
-    if (!vt_of_handle(thread))
-        return ESRCH;
-    *policy = SCHED_OTHER;
-    param->sched_priority = 0;
-    return 0;
-}
-
-static void unsupported(const char *what)
-{
-    static _Atomic bool said;
-    if (!atomic_exchange(&said, true))
-        vt_say("%s: virtual threads have no policy, priority or processors of their own yet; ignored", what);
-}
-
-VT_EXPORT int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *param)
-{
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_setschedparam)(thread, policy, param);
-    if (!vt_of_handle(thread))
-        return ESRCH;
-    if ((policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE) && param->sched_priority != 0)
-        return EINVAL;
-    if (policy != SCHED_OTHER)
-        unsupported("pthread_setschedparam");
-    return 0;
-}
-
-VT_EXPORT int pthread_setschedprio(pthread_t thread, int priority)
-{
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_setschedprio)(thread, priority);
-    if (!vt_of_handle(thread))
-        return ESRCH;
-    return priority ? EINVAL : 0;
-}
-
-VT_EXPORT int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set)
-{
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_setaffinity_np)(thread, size, set);
-    if (!vt_of_handle(thread))
-        return ESRCH;
-    unsupported("pthread_setaffinity_np");
-    return 0;
-}
-
-VT_EXPORT int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set)
-{
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_getaffinity_np)(thread, size, set);
-    if (!vt_of_handle(thread))
-        return ESRCH;
-    /* Those of the process: of its main thread. */
-    long n = vt_sys3(SYS_sched_getaffinity, vt_sys0(SYS_getpid), (long)size, (long)set);
-    if (n < 0)
-        return (int)-n;
-    memset((char *)set + n, 0, size - (size_t)n);
-    return 0;
-}
-
-VT_EXPORT int pthread_getcpuclockid(pthread_t thread, clockid_t *clock)
-{
-    if (!vt_is_handle(thread))
-        return vt_real(pthread_getcpuclockid)(thread, clock);
-    if (!vt_of_handle(thread))
-        return ESRCH;
-    if (thread != pthread_self())
-        return ENOENT;
-    *clock = CLOCK_THREAD_CPUTIME_ID;
     return 0;
 }

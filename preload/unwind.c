@@ -11,7 +11,7 @@ typedef _Unwind_Reason_Code personality(int, _Unwind_Action, _Unwind_Exception_C
 static void *in_libgcc(const char *name)
 {
     void *libgcc = vt_real(dlopen)("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *fn = libgcc ? dlsym(libgcc, name) : NULL;
+    void *fn = libgcc ? vt_dlsym(libgcc, name) : NULL;
     if (!fn)
         abort(); /* as libc does: something unwinds without an unwinder */
     return fn;

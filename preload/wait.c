@@ -1,7 +1,11 @@
 /* Waiting for child processes and for signals. */
 #include "call.h"
+#include "catcher.h"
 #include "clock.h"
+#include "io.h"
+#include "life.h"
 #include "putoff.h"
+#include "sigqueue.h"
 #include "sys.h"
 
 #include <errno.h>
@@ -15,15 +19,86 @@
 
 /* --- children --------------------------------------------------------------------------------------- */
 
+/* Options of the kernel's with which the wait is the same from any kernel thread. With __WNOTHREAD only the children of this
+ * one count; the others are those of tracers, for which the kernel thread matters too: it stays theirs. */
+#define PARKED_OPTIONS (WNOHANG | WUNTRACED | WEXITED | WCONTINUED | WNOWAIT)
+
+/* Parks until there is something to report of such a child, or no such child any more. It stays to be reported. 0, -EINTR,
+ * or VT_RETRY when it has to be waited for otherwise. */
+static long park_for_child(int type, id_t id, int options)
+{
+    if (!vt_io_can(VT_IO_WAITID) || (options & ~PARKED_OPTIONS))
+        return VT_RETRY;
+    struct vt_io_req req = {.opcode = VT_IO_WAITID,
+                            .fd = (int32_t)id,
+                            .len = (uint32_t)type,
+                            .index = (uint32_t)options | WNOWAIT};
+    unsigned flags = VT_PARK_RESTARTABLE;
+    for (;;) {
+        int32_t ret = vt_io_do(&req, VT_NEVER, flags);
+        if (ret == 0 || ret == -ECHILD)
+            return 0;
+        if (ret != -EINTR)
+            return VT_RETRY;
+        if (vt_io_interrupted(&flags))
+            return ret;
+    }
+}
+
+/* The kernel's wait4 as far as it can be had by parking; else VT_RETRY. */
+static long wait4_parked(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    for (;;) {
+        long ret = vt_sys4(SYS_wait4, pid, (long)status, options | WNOHANG, (long)usage);
+        if (ret != 0 || (options & WNOHANG))
+            return ret;
+        ret = park_for_child(pid == -1 ? P_ALL : pid > 0 ? P_PID : P_PGID, (id_t)(pid > 0 ? pid : pid == -1 ? 0 : -pid),
+                             options | WEXITED);
+        if (ret != 0)
+            return ret;
+    }
+}
+
+static long waitid_parked(int type, id_t id, siginfo_t *info, int options, struct rusage *usage)
+{
+    for (;;) {
+        siginfo_t unwanted, *now = info ? info : &unwanted;
+        long ret = vt_sys6(SYS_waitid, type, id, (long)now, options | WNOHANG, (long)usage, 0);
+        /* Nobody there gives 0 and a siginfo without a signal. */
+        if (ret != 0 || now->si_signo != 0 || (options & WNOHANG))
+            return ret;
+        /* A descriptor may be non-blocking, which is not the ring's business. */
+        ret = type == P_ALL || type == P_PID || type == P_PGID ? park_for_child(type, id, options) : VT_RETRY;
+        if (ret != 0)
+            return ret;
+    }
+}
+
+long vt_call_wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    long ret = wait4_parked(pid, status, options, usage);
+    if (ret == VT_RETRY)
+        ret = VT_HANDED_CALL("wait", vt_sys4(SYS_wait4, pid, (long)status, options, (long)usage));
+    return ret;
+}
+
+long vt_call_waitid(int type, id_t id, siginfo_t *info, int options, struct rusage *usage)
+{
+    long ret = waitid_parked(type, id, info, options, usage);
+    if (ret == VT_RETRY)
+        ret = VT_HANDED_CALL("wait", vt_sys6(SYS_waitid, type, id, (long)info, options, (long)usage, 0));
+    return ret;
+}
+
 VT_EXPORT pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
     if (!vt_on() || !vt_is_virtual())
         return vt_real(wait4)(pid, status, options, usage);
     vt_cancel_point();
-    long ret = vt_sys4(SYS_wait4, pid, (long)status, options | WNOHANG, (long)usage);
-    if (ret != 0 || (options & WNOHANG))
-        return (pid_t)vt_result(ret);
-    return VT_HANDED("wait", vt_real(wait4)(pid, status, options, usage));
+    long ret = wait4_parked(pid, status, options, usage);
+    if (ret == VT_RETRY) /* libc's: a cancellation ends it */
+        return VT_HANDED("wait", vt_real(wait4)(pid, status, options, usage));
+    return (pid_t)vt_result(ret);
 }
 
 VT_EXPORT pid_t waitpid(pid_t pid, int *status, int options)
@@ -54,17 +129,10 @@ VT_EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     if (!vt_on() || !vt_is_virtual())
         return vt_real(waitid)(type, id, info, options);
     vt_cancel_point();
-    /* Nobody there gives 0 and a siginfo without a process. */
-    siginfo_t now;
-    now.si_pid = 0;
-    now.si_signo = 0;
-    long ret = vt_sys6(SYS_waitid, type, id, (long)&now, options | WNOHANG, 0, 0);
-    if (ret != 0 || now.si_signo != 0 || (options & WNOHANG)) {
-        if (ret == 0 && info)
-            *info = now;
-        return (int)vt_result(ret);
-    }
-    return VT_HANDED("waitid", vt_real(waitid)(type, id, info, options));
+    long ret = waitid_parked(type, id, info, options, NULL);
+    if (ret == VT_RETRY)
+        return VT_HANDED("wait", vt_real(waitid)(type, id, info, options));
+    return (int)vt_result(ret);
 }
 
 VT_HANDED_FUNCTION(int, system, (const char *command), (command))
@@ -80,11 +148,8 @@ static int take_pending(uint64_t set, siginfo_t *info)
     uint64_t there;
     while ((there = atomic_load_explicit(&t->pending, memory_order_seq_cst) & set) != 0) {
         int sig = __builtin_ctzl(there) + 1;
-        uint64_t bit = UINT64_C(1) << (sig - 1);
-        if (!(atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_acq_rel) & bit))
-            continue;
-        vt_signal_describe(t, sig, info);
-        return sig;
+        if (vt_sigqueue_take(t, sig, info))
+            return sig;
     }
     return 0;
 }
@@ -138,11 +203,20 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
     }
 }
 
+static void called_for(const sigset_t *set)
+{
+    uint64_t bits;
+    memcpy(&bits, set, sizeof bits);
+    vt_catch_called_for(bits);
+}
+
 VT_EXPORT int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info,
                            const struct timespec *restrict timeout)
 {
     siginfo_t got;
-    if (!vt_on() || !vt_is_virtual())
+    if (vt_on())
+        called_for(set);
+    if (!vt_on() || !vt_is_ours())
         return vt_real(sigtimedwait)(set, info, timeout);
     vt_cancel_point();
     long ret = wait_signal(set, &got, timeout);
@@ -160,7 +234,9 @@ VT_EXPORT int sigwait(const sigset_t *restrict set, int *restrict sig)
 {
     siginfo_t got;
     long ret;
-    if (!vt_on() || !vt_is_virtual())
+    if (vt_on())
+        called_for(set);
+    if (!vt_on() || !vt_is_ours())
         return vt_real(sigwait)(set, sig);
     vt_cancel_point();
     while ((ret = wait_signal(set, &got, NULL)) == -EINTR)
@@ -174,7 +250,7 @@ VT_EXPORT int sigwait(const sigset_t *restrict set, int *restrict sig)
 /* The kernel's mask follows the thread's, so that libc's calls see the right one. */
 VT_EXPORT int sigsuspend(const sigset_t *set)
 {
-    if (!vt_on() || !vt_is_virtual())
+    if (!vt_on() || !vt_is_ours())
         return vt_real(sigsuspend)(set);
     struct vt_thread *t = vt_self;
     uint64_t bits, old = t->sigmask;
@@ -200,7 +276,7 @@ VT_ALIAS(sigsuspend, __sigsuspend);
 VT_EXPORT int sigpending(sigset_t *set)
 {
     int ret = vt_real(sigpending)(set);
-    if (ret == 0 && vt_is_virtual()) {
+    if (ret == 0 && vt_is_ours()) {
         uint64_t bits;
         memcpy(&bits, set, sizeof bits);
         bits |= atomic_load_explicit(&vt_self->pending, memory_order_relaxed);
@@ -209,4 +285,102 @@ VT_EXPORT int sigpending(sigset_t *set)
     return ret;
 }
 
+/* Signals as the kernel has them: sets of eight bytes. */
+static sigset_t full_set(const void *bits)
+{
+    sigset_t set;
+    memset(&set, 0, sizeof set);
+    memcpy(&set, bits, sizeof(uint64_t));
+    return set;
+}
+
+bool vt_signal_number(long number, const long a[6], long *ret)
+{
+    struct vt_thread *t;
+    siginfo_t info;
+    sigset_t set;
+    uint64_t bits = 0;
+    if (number == SYS_rt_tgsigqueueinfo) {
+        if (a[0] != vt_sys0(SYS_getpid) || !(t = vt_by_tid((uint32_t)a[1])) || a[2] < 1 || a[2] > 64 || !a[3])
+            return false;
+        info = *(const siginfo_t *)a[3];
+        info.si_signo = (int)a[2];
+        *ret = info.si_code >= 0 || info.si_code == SI_TKILL ? (t == vt_self ? 0 : -EPERM) : 0;
+        if (*ret == 0)
+            *ret = -vt_signal_post(t, &info);
+        return true;
+    }
+    if (number == SYS_rt_sigtimedwait && a[3] == sizeof bits && a[0])
+        vt_catch_called_for(*(uint64_t *)a[0]);
+    if (number == SYS_rt_sigprocmask) {
+        *ret = vt_sys4(number, a[0], a[1], a[2], a[3]);
+        if (*ret == 0 && a[1])
+            vt_signal_mask_changed();
+        return true;
+    }
+    if (!vt_is_ours())
+        return false;
+    switch (number) {
+    case SYS_rt_sigpending:
+        *ret = vt_sys2(number, a[0], a[1]);
+        if (*ret == 0 && a[1] == sizeof bits)
+            *(uint64_t *)a[0] |= atomic_load_explicit(&vt_self->pending, memory_order_relaxed);
+        return true;
+    case SYS_rt_sigtimedwait:
+        if (a[3] != sizeof bits || !a[0])
+            return false;
+        set = full_set((void *)a[0]);
+        *ret = wait_signal(&set, &info, (const struct timespec *)a[2]);
+        if (*ret > 0 && a[1])
+            *(siginfo_t *)a[1] = info;
+        return true;
+    case SYS_rt_sigsuspend:
+        if (a[1] != sizeof bits || !a[0])
+            return false;
+        set = full_set((void *)a[0]);
+        int saved = errno;
+        sigsuspend(&set);
+        errno = saved;
+        *ret = -EINTR;
+        return true;
+    default:
+        return false;
+    }
+}
+
 VT_HANDED_FUNCTION(int, pause, (void), ())
+
+/* The argument is a mask of the first 32 signals, or a signal that is let in. */
+int __sigpause(int sig_or_mask, int is_sig);
+int __xpg_sigpause(int sig);
+
+VT_EXPORT int __sigpause(int sig_or_mask, int is_sig)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(__sigpause)(sig_or_mask, is_sig);
+    uint64_t bits = (uint32_t)sig_or_mask;
+    if (is_sig) {
+        if (sig_or_mask < 1 || sig_or_mask > 64) {
+            errno = EINVAL;
+            return -1;
+        }
+        bits = vt_self->sigmask & ~(UINT64_C(1) << (sig_or_mask - 1));
+    }
+    sigset_t set;
+    memset(&set, 0, sizeof set);
+    memcpy(&set, &bits, sizeof bits);
+    return sigsuspend(&set);
+}
+
+/* The header makes the name sigpause that of __xpg_sigpause. */
+int bsd_sigpause(int mask) __asm__("sigpause");
+
+VT_EXPORT int bsd_sigpause(int mask)
+{
+    return __sigpause(mask, 0);
+}
+
+VT_EXPORT int __xpg_sigpause(int sig)
+{
+    return __sigpause(sig, 1);
+}

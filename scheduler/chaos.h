@@ -48,7 +48,7 @@ static __attribute__((noinline, unused)) void vt_chaos_delay(uint32_t x)
     }
 }
 
-static inline __attribute__((unused)) void vt_chaos(void)
+static inline __attribute__((unused)) uint32_t vt_chaos_next(void)
 {
     uint32_t x = vt_chaos_state;
     if (!x)
@@ -56,7 +56,12 @@ static inline __attribute__((unused)) void vt_chaos(void)
     x ^= x << 13;
     x ^= x >> 17;
     x ^= x << 5;
-    vt_chaos_state = x;
+    return vt_chaos_state = x;
+}
+
+static inline __attribute__((unused)) void vt_chaos(void)
+{
+    uint32_t x = vt_chaos_next();
     if ((x & 3) == 0)
         vt_chaos_delay(x >> 2);
 }

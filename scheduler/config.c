@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #define VT_CARRIERS_LIMIT     1024
 #define VT_MAX_CARRIERS_LIMIT 65536
 #define VT_MAX_CARRIERS       16384
+#define VT_PINNED_LIMIT       60000
+#define VT_PINNED_MS          20
 #define VT_STACK_MIN          ((size_t)16 << 10)
 #define VT_STACK_MAX          ((size_t)1 << 30)
 
@@ -134,6 +137,34 @@ static bool flag(const char *name)
     return number(name, false, 0, 1, 0, NULL) != 0;
 }
 
+static const char *text_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+/* A signal by its number or its name, with or without SIG, or RTMIN+n; 0 if it is none that can be caught. */
+static int signal_of(const char *text)
+{
+    static const char names[32][8] = {
+        "",     "HUP",  "INT",  "QUIT", "ILL",    "TRAP", "ABRT", "BUS",  "FPE",  "KILL", "USR1",
+        "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN",
+        "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",  "SYS"};
+    unsigned long n = 0;
+    int sig = 0;
+    if (strncmp(text, "SIG", 3) == 0)
+        text += 3;
+    if (strncmp(text, "RTMIN+", 6) == 0 && parse_size(text + 6, false, &n) && n <= 64)
+        sig = SIGRTMIN + (int)n;
+    else if (parse_size(text, false, &n) && n <= 64)
+        sig = (int)n;
+    for (int i = 1; i < 32 && !sig; i++) {
+        if (strcmp(names[i], text) == 0)
+            sig = i;
+    }
+    return sig > 64 || sig == SIGKILL || sig == SIGSTOP || sig == 32 || sig == 33 ? 0 : sig;
+}
+
 void vt_config_read(void)
 {
     struct vt_config *c = &vt_config;
@@ -153,12 +184,25 @@ void vt_config_read(void)
         c->max_carriers = c->carriers;
     }
     c->stack_size = number("VTHREAD_STACK_SIZE", true, VT_STACK_MIN, VT_STACK_MAX, 0, "libc's default");
+    c->trace_pinned = number("VTHREAD_TRACE_PINNED", false, 0, VT_PINNED_LIMIT, 0, NULL);
+    c->trace_pinned = (c->trace_pinned == 1 ? VT_PINNED_MS : c->trace_pinned) * 1000000;
     text = getenv("VTHREAD_STATS");
     if (text && *text && strcmp(text, "0") != 0) {
         c->stats = true;
         if (strcmp(text, "1") != 0)
             c->stats_file = text;
     }
+    c->dump_file = text_of("VTHREAD_DUMP_FILE");
+    c->dump_tool = text_of("VTHREAD_DUMP_TOOL");
+    c->dump_options = text_of("VTHREAD_DUMP_OPTIONS");
+    text = text_of("VTHREAD_DUMP_SIGNAL");
+    if (text && !(c->dump_signal = signal_of(text)))
+        vt_say("VTHREAD_DUMP_SIGNAL=%s: not a signal that can be caught; no thread dumps", text);
+    text = text_of("VTHREAD_DEADLOCK");
+    if (text && strcmp(text, "report") == 0)
+        c->deadlock = true;
+    else if (text && strcmp(text, "0") != 0)
+        vt_say("VTHREAD_DEADLOCK=%s: not report or 0; nothing is reported", text);
     text = getenv("VTHREAD_IO");
     c->io = VT_IO_AUTO;
     if (text && *text) {

@@ -12,7 +12,12 @@
 #ifndef VT_HANDOFF_H
 #define VT_HANDOFF_H
 
+#include <stdbool.h>
+
 void vt_handoff_begin(const char *what);
 void vt_handoff_end(void);
+
+/* Whether the calling virtual thread has lost its place since it last parked: it has computed, or blocked, for long. A hint. */
+bool vt_handed_off(void);
 
 #endif

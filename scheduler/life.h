@@ -4,6 +4,7 @@
 
 #include "thread.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 struct vt_spec {
@@ -27,11 +28,22 @@ static inline bool vt_is_handle(uint64_t handle)
     return handle & 1;
 }
 
+/* In a forked child that has not started the engine: the one descriptor of a virtual thread that is not a dead one's (or
+ * nobody's). Else NULL. */
+extern struct vt_thread *vt_sole;
+
 /* The thread, or NULL if its descriptor has been freed since (it was joined, or detached and ended). */
 static inline struct vt_thread *vt_of_handle(uint64_t handle)
 {
     struct vt_thread *t = (struct vt_thread *)(uintptr_t)(handle & VT_HANDLE_ADDR);
-    return t->handle == handle ? t : NULL;
+    return t->handle == handle && (__builtin_expect(!vt_sole, 1) || t == vt_sole) ? t : NULL;
+}
+
+/* The error of joining or detaching a thread that is no more: libc's, whose descriptors keep saying "detached" for a while. */
+static inline int vt_handle_error(uint64_t handle)
+{
+    const struct vt_thread *t = (const struct vt_thread *)(uintptr_t)(handle & VT_HANDLE_ADDR);
+    return t->gone_detached == handle ? EINVAL : ESRCH;
 }
 
 /* Once, before the first virtual thread. 0, or ENOSYS when libc is not one that we know (vt_tcb_why). */
@@ -49,13 +61,14 @@ int vt_join(struct vt_thread *t, void **result, uint64_t deadline, unsigned flag
 bool vt_hold(struct vt_thread *t);
 void vt_release(void);
 
-/* Makes t, which is held, take notice of the cancellation that libc's word in its TCB says. Any thread. */
-void vt_cancel(struct vt_thread *t);
+/* In a forked child, on its only thread, with signals blocked: nothing of the parent's engine is left, if it had one. A
+ * virtual thread goes on as a kernel thread, on its own stack and TLS, until vt_life_rejoin. Takes no lock, allocates
+ * nothing; async-signal-safe. */
+void vt_life_fork_child(bool had_engine);
 
-/* Around fork; in the child the calling thread is a kernel thread from then on, and the engine is as if never started. */
-void vt_life_fork_prepare(void);
-void vt_life_fork_parent(void);
-void vt_life_fork_child(void);
+/* Makes the calling thread, which came by fork, virtual again: its kernel thread becomes a carrier, which for now has no
+ * place. After vt_sched_start, not in a section. False without memory, and it stays what it is. */
+bool vt_life_rejoin(void);
 
 /* Around a dlopen or dlclose by any thread: the TLS of a module that comes is right in every virtual thread. */
 bool vt_modules_begin(void);
@@ -70,11 +83,14 @@ struct vt_thread *vt_by_tid(uint32_t tid);
 /* Calls f for every descriptor of a living virtual thread; threads may come and go meanwhile. Any thread. */
 void vt_each(void (*f)(struct vt_thread *, void *), void *arg);
 
+/* The same until f returns true; whether it has. */
+bool vt_find_thread(bool (*f)(struct vt_thread *, void *), void *arg);
+
 /* Called on the last virtual thread's own stack when main has gone by pthread_exit and no other thread lives: does not
  * return. Set by who knows how a process ends; may be NULL. */
 extern void (*vt_last_thread)(void);
 
-/* main has called pthread_exit and its destructors are done; its kernel thread is about to end. */
+/* main, or in a forked child the kernel thread that came along, has called pthread_exit and its destructors are done; its kernel thread is about to end. */
 void vt_main_gone(void);
 
 #endif

@@ -35,6 +35,12 @@ static inline bool vt_trylock(struct vt_lock *l)
            !atomic_exchange_explicit(&l->held, 1, memory_order_acquire);
 }
 
+/* For who knows that it cannot change: in a forked child. */
+static inline bool vt_lock_held(const struct vt_lock *l)
+{
+    return atomic_load_explicit(&l->held, memory_order_relaxed) != 0;
+}
+
 static __attribute__((noinline, cold, unused)) void vt_lock_contended(struct vt_lock *l)
 {
     for (;;) {

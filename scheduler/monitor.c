@@ -2,6 +2,7 @@
 
 #include "chaos.h"
 #include "config.h"
+#include "deadlock.h"
 #include "park.h"
 #include "ring.h"
 #include "place.h"
@@ -10,22 +11,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <signal.h>
 
 /* How often it looks while threads run, and while one of them seems stuck. */
 #define VT_TICK_CALM    UINT64_C(2000000)
 #define VT_TICK_ALERT   UINT64_C(1000000)
+/* And for so long after a thread has blocked out of sight while others waited: mostly more are to come. */
+#define VT_TICK_HASTY   UINT64_C(250000)
+#define VT_HASTE        UINT64_C(20000000)
 /* A thread that computes for so long while others wait is handed off. */
 #define VT_SLICE        UINT64_C(10000000)
 /* It sleeps without a timeout after so many looks that found every place idle. */
 #define VT_MONITOR_STACK ((size_t)64 << 10)
+#define VT_DEADLOCK_TICK UINT64_C(1000000000)
 #define VT_IDLE_LOOKS   5
+/* That there are not enough carriers is said after so many looks that found some lacking. */
+#define VT_LACKING_LOOKS 50
 
 _Atomic bool vt_monitor_asleep;
 static _Atomic uint32_t wake_word;
+static _Atomic uint32_t table_word; /* 1: it has a descriptor table of its own */
 
 /* What the monitor knows of a place. */
 struct watch {
@@ -62,8 +68,8 @@ void vt_barrier_all(void)
 
 /* --- looking ------------------------------------------------------------------------------------------------------- */
 
-/* Whether the kernel thread sleeps in the kernel: the state in /proc/self/task/TID/stat. */
-static bool is_blocked(pid_t tid)
+/* What the kernel thread does: the state in /proc/self/task/TID/stat. */
+static enum vt_stuck stuck_in(pid_t tid)
 {
     char path[40] = "/proc/self/task/", stat[256];
     char digits[12];
@@ -76,13 +82,14 @@ static bool is_blocked(pid_t tid)
         path[at++] = *s;
     long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return false;
+        return VT_STUCK_COMPUTING;
     long len = vt_sys3(SYS_read, fd, (long)stat, sizeof stat - 1);
     vt_sys1(SYS_close, fd);
     /* "TID (name) S ...": the name may hold anything, so the last parenthesis counts. */
     while (len > 0 && stat[len - 1] != ')')
         len--;
-    return len > 0 && (stat[len + 1] == 'S' || stat[len + 1] == 'D');
+    char state = len > 0 ? stat[len + 1] : 'R';
+    return state == 'S' ? VT_STUCK_WAITING : state == 'D' ? VT_STUCK_IN_KERNEL : VT_STUCK_COMPUTING;
 }
 
 static bool has_work(const struct vt_place *p, uint64_t now)
@@ -92,10 +99,13 @@ static bool has_work(const struct vt_place *p, uint64_t now)
            vt_globq_len(&vt_sched.globq);
 }
 
+static uint64_t hasty_until; /* the monitor's own */
+
 /* Looks at one place. True if it may be stuck. */
 static bool look(struct vt_place *p, struct watch *w, uint64_t now)
 {
     struct vt_carrier *c = atomic_load_explicit(&p->carrier, memory_order_acquire);
+    p->clock = now; /* races with the owner, for nothing but a clock */
     vt_chaos();
     uint64_t mounts = atomic_load_explicit(&p->mounts, memory_order_relaxed);
     vt_chaos();
@@ -112,9 +122,12 @@ static bool look(struct vt_place *p, struct watch *w, uint64_t now)
     w->looks++;
     bool computed = work && now - w->since >= VT_SLICE;
     /* Without work one look is not enough: a short wait in the kernel is no reason for a hand-off. */
-    bool blocked = !computed && (work || w->looks % 4 == 2) && is_blocked(c->tid);
-    if ((computed || blocked) && vt_handoff_by_monitor(p, c, t, mounts)) {
-        vt_count_handoff(computed ? VT_HANDOFF_COMPUTING : VT_HANDOFF_BLOCKED);
+    enum vt_stuck how = !computed && (work || w->looks % 4 == 2) ? stuck_in(c->tid) : VT_STUCK_COMPUTING;
+    bool blocked = how != VT_STUCK_COMPUTING;
+    if ((computed || blocked) && vt_handoff_by_monitor(p, c, t, mounts, how)) {
+        vt_count_handoff(computed ? VT_HANDOFF_COMPUTING : VT_HANDOFF_BLOCKED, t);
+        if (blocked && work)
+            hasty_until = now + VT_HASTE;
         w->looks = 0;
         w->since = now;
     }
@@ -126,14 +139,23 @@ static bool all_idle(void)
     return atomic_load_explicit(&vt_sched.nidle, memory_order_seq_cst) == vt_sched.nplaces;
 }
 
+/* Kernel threads do not tell us when they begin to wait: who wants to know of deadlocks has us look each second. */
+static void sleep_or_look(void)
+{
+    uint64_t at = vt_now() + VT_DEADLOCK_TICK;
+    struct timespec until = {(time_t)(at / 1000000000), (long)(at % 1000000000)};
+    if (vt_sys_futex_wait(&wake_word, 0, vt_config.deadlock ? &until : NULL) == -ETIMEDOUT)
+        vt_deadlock_ask();
+}
+
 static void sleep_until_busy(void)
 {
     atomic_store_explicit(&wake_word, 0, memory_order_relaxed);
     atomic_store_explicit(&vt_monitor_asleep, true, memory_order_seq_cst);
     vt_chaos();
-    /* A place that stops being idle after this look sees that we sleep. */
-    while (all_idle() && !atomic_load_explicit(&wake_word, memory_order_acquire))
-        vt_sys_futex_wait(&wake_word, 0, NULL);
+    /* A place that stops being idle after this look, or lacks a carrier, sees that we sleep. */
+    while (all_idle() && !vt_adopt_orphans() && !atomic_load_explicit(&wake_word, memory_order_acquire))
+        sleep_or_look();
     atomic_store_explicit(&vt_monitor_asleep, false, memory_order_seq_cst);
 }
 
@@ -146,46 +168,32 @@ void vt_monitor_wake_slow(void)
     vt_sys_futex_wake(&wake_word, 1);
 }
 
-/* A descriptor table of its own: what it opens is not seen by the program, and the program's descriptors are not kept open
- * by it. Only the descriptors that wake carriers stay, under the same numbers. */
-static void own_descriptors(void)
-{
-    long from = 0;
-    if (vt_sys1(SYS_unshare, CLONE_FILES) != 0)
-        return;
-    while (from <= INT_MAX) {
-        long keep = (long)INT_MAX + 1;
-        for (unsigned i = 0; i < vt_sched.nplaces; i++) {
-            int fd = vt_ring_wake_fd(&vt_sched.places[i]);
-            if (fd >= from && fd < keep)
-                keep = fd;
-        }
-        if (keep > from && vt_sys3(SYS_close_range, from, keep - 1, 0) == -ENOSYS)
-            for (long fd = from; fd < keep && fd < 65536; fd++) /* before Linux 5.9 */
-                vt_sys1(SYS_close, fd);
-        from = keep + 1;
-    }
-}
-
 static void *monitor_main(void *arg)
 {
     struct watch *watches = arg;
-    unsigned idle_looks = 0;
-    own_descriptors();
-    vt_sys2(SYS_prctl, 15 /* PR_SET_NAME */, (long)"vt-monitor");
+    unsigned idle_looks = 0, lacking = 0;
+    /* What it opens is not seen by the program, and the program's descriptors are not kept open by it. */
+    vt_ring_own_table();
+    atomic_store_explicit(&table_word, 1, memory_order_release);
+    vt_sys_futex_wake(&table_word, 1);
+    vt_staff_joins("vt-monitor");
     for (;;) {
         uint64_t now = vt_now();
         bool stuck = false;
         for (unsigned i = 0; i < vt_sched.nplaces; i++)
             stuck |= look(&vt_sched.places[i], &watches[i], now);
-        vt_adopt_orphans();
-        if (!all_idle())
+        bool orphans = vt_adopt_orphans(); /* for which there may be a carrier later, and nobody to say so */
+        lacking = orphans ? lacking + 1 : 0;
+        if (lacking == VT_LACKING_LOOKS)
+            vt_say_limit();
+        if (orphans || !all_idle())
             idle_looks = 0;
         else if (++idle_looks >= VT_IDLE_LOOKS) {
+            vt_deadlock_ask();
             sleep_until_busy();
             idle_looks = 0;
         }
-        struct timespec tick = {0, (long)(stuck ? VT_TICK_ALERT : VT_TICK_CALM)};
+        struct timespec tick = {0, (long)(now < hasty_until ? VT_TICK_HASTY : stuck ? VT_TICK_ALERT : VT_TICK_CALM)};
         vt_sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&tick, 0);
     }
     return NULL;
@@ -196,7 +204,13 @@ int vt_monitor_start(void)
     struct watch *watches = vt_sys_map(sizeof *watches * vt_sched.nplaces);
     if (!watches)
         return ENOMEM;
-    return vt_kernel_thread(monitor_main, watches, VT_MONITOR_STACK);
+    atomic_store_explicit(&table_word, 0, memory_order_relaxed);
+    int err = vt_kernel_thread(monitor_main, watches, VT_MONITOR_STACK);
+    /* Between its copy of the table and the closing of the copies it holds the program's descriptors: a reader of a pipe
+     * that the program closes then would still be there. So nothing of the program runs until that is over. */
+    while (err == 0 && !atomic_load_explicit(&table_word, memory_order_acquire))
+        vt_sys_futex_wait(&table_word, 0, NULL);
+    return err;
 }
 
 void vt_monitor_fork_child(void)

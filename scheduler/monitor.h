@@ -14,7 +14,7 @@ void vt_monitor_fork_child(void);
 extern _Atomic bool vt_monitor_asleep;
 void vt_monitor_wake_slow(void);
 
-/* To be called by a carrier whose place stops being idle. */
+/* To be called by a carrier whose place stops being idle, and for an idle place that needs a carrier and finds none. */
 static inline void vt_monitor_wake(void)
 {
     if (__builtin_expect(atomic_load_explicit(&vt_monitor_asleep, memory_order_seq_cst), 0))

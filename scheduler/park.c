@@ -1,24 +1,26 @@
 #include "park.h"
 
+#include "bound.h"
 #include "chaos.h"
+#include "clock.h"
 #include "monitor.h"
 #include "place.h"
+#include "probe.h"
 #include "sys.h"
 
 #include <errno.h>
 
 /* --- permits -------------------------------------------------------------------------------------------------------- */
 
-enum token {
-    VT_NO_PERMIT = 0,
-    VT_PERMIT = 1,
-    VT_BLOCKED = 2, /* without a permit, and off its stack: an unblock makes it runnable */
-};
+/* Of a stack that was left, what is touched first on coming back. */
+#define VT_STACK_LINES 8
+
+int (*vt_clock_gettime)(clockid_t, struct timespec *) = clock_gettime;
 
 uint64_t vt_now(void)
 {
     struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts); /* the vDSO's; libc does not interpose it and no system call is made */
+    vt_clock_gettime(CLOCK_MONOTONIC, &ts); /* the vDSO's: no system call is made */
     return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
@@ -30,7 +32,7 @@ static void now_blocked(struct vt_carrier *c, void *arg)
     (void)c;
     vt_chaos();
     /* A signal that was put off on the way here is to be taken now: this block is over. The permit, if any, stays. */
-    if (atomic_load_explicit(&t->deferred, memory_order_relaxed)) {
+    if (!t->settling && atomic_load_explicit(&t->deferred, memory_order_relaxed)) {
         vt_ready(t);
         return;
     }
@@ -54,8 +56,11 @@ static bool take_permit(struct vt_thread *t)
 static void block_virtual(struct vt_thread *t, uint64_t deadline)
 {
     struct vt_place *p = atomic_load_explicit(&t->carrier->place, memory_order_relaxed);
-    if (p)
-        p->stats.parks++;
+    if (p) {
+        p->stats.parks[t->wait_kind % 16]++;
+        t->since = vt_place_clock(p);
+    }
+    VT_PROBE3(park, t->tid, t->wait_kind, t->wait_on);
     if (deadline != VT_NEVER)
         vt_timer_arm(p, t, deadline);
     vt_chaos();
@@ -65,19 +70,43 @@ static void block_virtual(struct vt_thread *t, uint64_t deadline)
         vt_timer_disarm(t);
 }
 
-static void block_kernel(struct vt_thread *t, uint64_t deadline)
+/* A kernel thread that was woken soon after its last sleeps began looks out for its permit a little before it sleeps again,
+ * some 10 us: main and a carrier that hand work to each other then make no system call for it. */
+#define VT_SOON        UINT64_C(20000)
+#define VT_SOON_CREDIT 4
+#define VT_SPINS       30
+
+static void spin_kernel(struct vt_thread *t)
+{
+    for (int i = 0; i < VT_SPINS; i++) {
+        for (int k = 0; k < 8; k++)
+            vt_cpu_relax();
+        if (atomic_load_explicit(&t->token, memory_order_relaxed) != VT_NO_PERMIT)
+            return;
+    }
+    t->soon--;
+}
+
+static void block_kernel(struct vt_thread *t, uint64_t deadline, bool real)
 {
     struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
     uint32_t none = VT_NO_PERMIT;
+    if (t->soon)
+        spin_kernel(t);
     if (atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acquire,
                                                 memory_order_relaxed)) {
+        t->since = vt_now() & ~VT_MEASURED;
+        t->timer.deadline = deadline; /* never armed: for who looks from outside */
         /* A section no longer: a handler may run while we sleep. */
         vt_leave(t);
         vt_chaos();
         long err = 0;
         while (atomic_load_explicit(&t->token, memory_order_acquire) == VT_BLOCKED && err == 0)
-            err = vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until);
+            err = real ? vt_sys_futex_wait_real(&t->token, VT_BLOCKED, &until)
+                       : vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until);
         vt_enter();
+        if (t->kind == VT_KERNEL && vt_sched.nplaces > 1 && vt_now() - t->since < VT_SOON)
+            t->soon = VT_SOON_CREDIT;
         if (err == -EINTR) /* a handler without SA_RESTART has run, or libc's of a cancellation */
             atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED | VT_NORESTART, memory_order_relaxed);
     }
@@ -89,11 +118,22 @@ void vt_block(uint64_t deadline)
 {
     struct vt_thread *t = vt_enter();
     if (!take_permit(t)) {
+        /* Not while requests are under way: as a kernel thread it would sleep in the section that they keep it in. */
+        if (t->kind != VT_KERNEL && atomic_load_explicit(&t->crit, memory_order_relaxed) == 1)
+            vt_bind_waits(t);
         if (t->kind == VT_VIRTUAL)
             block_virtual(t, deadline);
         else
-            block_kernel(t, deadline);
+            block_kernel(t, deadline, false);
     }
+    vt_leave(t);
+}
+
+void vt_block_real(uint64_t deadline)
+{
+    struct vt_thread *t = vt_enter();
+    if (!take_permit(t))
+        block_kernel(t, deadline, true);
     vt_leave(t);
 }
 
@@ -105,6 +145,7 @@ static void unblock(struct vt_thread *t, bool many)
     if (old == VT_BLOCKED) {
         vt_chaos();
         if (t->kind == VT_VIRTUAL) {
+            VT_PROBE2(unpark, t->tid, me->tid);
             /* It is ours alone: whoever else unblocks it now finds a permit. The wake-up itself is the permit. */
             atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
             vt_chaos();
@@ -117,6 +158,14 @@ static void unblock(struct vt_thread *t, bool many)
         }
     }
     vt_leave(me);
+}
+
+void vt_prefetch_thread(const struct vt_thread *t)
+{
+    const char *sp = t->ctx.sp;
+    for (unsigned i = 0; i < VT_STACK_LINES; i++)
+        __builtin_prefetch(sp + i * 64, 1);
+    __builtin_prefetch(t->tp);
 }
 
 void vt_unblock(struct vt_thread *t)
@@ -141,6 +190,7 @@ struct waiter {
     struct bucket *_Atomic bucket; /* changes at a requeue, under both locks */
     uint32_t bits;
     _Atomic uint32_t woken; /* enum woken; set with the bucket locked: the waker's last access to the waiter */
+    uint32_t process;       /* vt_process when it was queued: after a fork it is in no queue */
 };
 
 struct bucket {
@@ -182,6 +232,43 @@ static void dequeue(struct bucket *b, struct waiter *w)
     atomic_fetch_sub_explicit(&b->count, 1, memory_order_relaxed);
 }
 
+/* Whether anybody has ever queued here: a process that only forks has nothing to clear. */
+static _Atomic bool used;
+
+/* Counts a waiter in, and locks. */
+static void count_and_lock(struct bucket *b)
+{
+    atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
+    vt_chaos();
+    vt_lock(&b->lock);
+}
+
+static void unlock_and_uncount(struct bucket *b)
+{
+    vt_unlock(&b->lock);
+    atomic_fetch_sub_explicit(&b->count, 1, memory_order_relaxed);
+}
+
+/* A handler has forked while w waited, and this is the child: it is as if it came now. False if it need not wait. */
+static bool join_again(struct waiter *w, bool (*check)(void *), void *arg)
+{
+    struct bucket *b = bucket_of(w->addr);
+    bool wait = true;
+    vt_enter();
+    count_and_lock(b);
+    if (check && !check(arg)) {
+        unlock_and_uncount(b);
+        wait = false;
+    } else {
+        w->process = vt_process;
+        atomic_store_explicit(&w->bucket, b, memory_order_relaxed);
+        enqueue(b, w);
+        vt_unlock(&b->lock);
+    }
+    vt_leave(w->thread);
+    return wait;
+}
+
 /* Takes w out of its queue unless it has been woken. True if it has been. */
 static bool give_up(struct waiter *w)
 {
@@ -217,35 +304,45 @@ bool vt_interrupted(struct vt_thread *t, unsigned flags)
            ((why & VT_SIGNALLED) && (flags & VT_PARK_INTERRUPTIBLE & ~VT_PARK_RESTARTABLE));
 }
 
+/* Read by debuggers and the like, and written by a requeue while the thread waits: in one piece. */
+static void set_wait_on(struct vt_thread *t, const void *addr)
+{
+    __atomic_store_n(&t->wait_on, addr, __ATOMIC_RELAXED);
+}
+
 int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
                uint32_t bits, unsigned flags)
 {
     struct vt_thread *t = vt_enter();
     struct bucket *b = bucket_of(addr);
-    struct waiter w = {.thread = t, .addr = addr, .bits = bits};
+    struct waiter w = {.thread = t, .addr = addr, .bits = bits, .process = vt_process};
     vt_wait_begins(t);
+    t->wait_kind = flags >> VT_PARK_FOR_SHIFT; /* before it is queued: a requeue changes it */
     atomic_init(&w.bucket, b);
-    atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
-    vt_chaos();
-    vt_lock(&b->lock);
+    if (!atomic_load_explicit(&used, memory_order_relaxed))
+        atomic_store_explicit(&used, true, memory_order_relaxed);
+    count_and_lock(b);
     if (check && !check(arg)) {
-        vt_unlock(&b->lock);
-        atomic_fetch_sub_explicit(&b->count, 1, memory_order_relaxed);
+        unlock_and_uncount(b);
         vt_leave(t);
         return EAGAIN;
     }
     enqueue(b, &w);
+    set_wait_on(t, addr); /* under the lock, as by a requeue: whoever sees it finds the waiter queued */
     vt_unlock(&b->lock);
     vt_leave(t);
     vt_chaos();
     if (then)
         then(arg);
     int result = 0;
-    t->wait_on = addr;
+    struct vt_until until;
+    vt_until_begin(&until, t, deadline, flags);
     while (!atomic_load_explicit(&w.woken, memory_order_acquire)) {
+        if (__builtin_expect(w.process != vt_process, 0) && !join_again(&w, check, arg))
+            break;
         if (vt_interrupted(t, flags))
             result = EINTR;
-        else if (deadline != VT_NEVER && vt_now() >= deadline)
+        else if (vt_until_passed(&until))
             result = ETIMEDOUT;
         vt_chaos();
         if (result) {
@@ -255,10 +352,32 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
             vt_leave(t);
             break;
         }
-        vt_block(deadline);
+        vt_until_block(&until);
     }
-    t->wait_on = NULL;
+    set_wait_on(t, NULL);
+    vt_until_end(&until, t);
     return result == 0 && atomic_load_explicit(&w.woken, memory_order_relaxed) == VT_WOKEN_GRANTED ? VT_GRANTED : result;
+}
+
+int vt_sleep(uint64_t deadline, unsigned flags)
+{
+    struct vt_thread *t = vt_current();
+    struct vt_until until;
+    int result = 0;
+    vt_wait_begins(t);
+    vt_until_begin(&until, t, deadline, flags);
+    t->wait_kind = VT_WAIT_SLEEP;
+    set_wait_on(t, NULL);
+    while (!result) {
+        if (vt_interrupted(t, flags))
+            result = EINTR;
+        else if (vt_until_passed(&until))
+            result = ETIMEDOUT;
+        else
+            vt_until_block(&until);
+    }
+    vt_until_end(&until, t);
+    return result;
 }
 
 struct expectation {
@@ -384,6 +503,9 @@ int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned 
                     atomic_store_explicit(&w->bucket, d, memory_order_release);
                 }
                 w->addr = to;
+                set_wait_on(w->thread, to);
+                if (w->thread->wait_kind == VT_WAIT_COND)
+                    w->thread->wait_kind = VT_WAIT_MUTEX; /* of the condition: now it queues for that */
                 nmoved++;
             } else {
                 break;
@@ -412,5 +534,8 @@ bool vt_parked_on(const void *addr)
 void vt_park_fork_child(void)
 {
     /* Private and anonymous (.bss): zero again, without touching what was never used. */
+    if (!atomic_load_explicit(&used, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&used, false, memory_order_relaxed);
     vt_sys3(SYS_madvise, (long)buckets, sizeof buckets, MADV_DONTNEED);
 }

@@ -15,10 +15,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 struct vt_thread;
 
 #define VT_NEVER UINT64_MAX
+
+/* libc's, by its name; who interposes that sets it to the real one. */
+extern int (*vt_clock_gettime)(clockid_t, struct timespec *);
 
 /* CLOCK_MONOTONIC in ns. */
 uint64_t vt_now(void);
@@ -27,17 +31,35 @@ uint64_t vt_now(void);
  * possibly on another carrier. */
 void vt_block(uint64_t deadline);
 
+/* The same in a kernel thread, the deadline being one of CLOCK_REALTIME, which it follows where it is set. */
+void vt_block_real(uint64_t deadline);
+
 /* Gives t its permit and makes it runnable if it is blocked. */
 void vt_unblock(struct vt_thread *t);
 
 /* Lets others run first. A virtual thread goes behind the runnable ones of its place. */
 void vt_yield(void);
 
+/* Brings near the processor what t, which is about to be unblocked or to run, will touch when it goes on. */
+void vt_prefetch_thread(const struct vt_thread *t);
+
 enum vt_park_flags { /* what ends the wait with EINTR */
     VT_PARK_CANCELLABLE = 1,   /* a cancellation */
     VT_PARK_RESTARTABLE = 3,   /* and a handler without SA_RESTART */
     VT_PARK_INTERRUPTIBLE = 7, /* and any other handler */
+    VT_PARK_CLOCK = 8,         /* the deadline is by a clock that may be set: vt_park_clock */
 };
+
+/* Added to the flags of a wait, it makes the deadline one by this clock, which the wait then follows where it is set. For
+ * CLOCK_REALTIME and, in virtual threads, CLOCK_BOOTTIME and CLOCK_TAI. */
+static inline unsigned vt_park_clock(clockid_t clock)
+{
+    return clock == CLOCK_MONOTONIC ? 0 : VT_PARK_CLOCK | (unsigned)clock << 4;
+}
+
+/* What the wait is for, or-ed into the flags: an enum vt_wait_kind. */
+#define VT_PARK_FOR_SHIFT 8
+#define VT_PARK_FOR(kind) ((unsigned)(kind) << VT_PARK_FOR_SHIFT)
 
 #define VT_BITS_ALL UINT32_MAX
 
@@ -52,8 +74,12 @@ void vt_wait_begins(struct vt_thread *t);
 bool vt_interrupted(struct vt_thread *t, unsigned flags);
 
 /* Waits while *addr is expected, as FUTEX_WAIT_BITSET: 0 when woken, EAGAIN when *addr differs at the start,
- * ETIMEDOUT, EINTR (only if interruptible). A wake-up that comes together with a time-out or an interruption wins. */
+ * ETIMEDOUT, EINTR (only if interruptible). The deadline is CLOCK_MONOTONIC unless the flags say otherwise; a time-out is
+ * given only when the clock has come so far. A wake-up that comes together with a time-out or an interruption wins. */
 int vt_park(const _Atomic uint32_t *addr, uint32_t expected, uint64_t deadline, uint32_t bits, unsigned flags);
+
+/* Sleeps until the deadline, which nobody but the flags ends: ETIMEDOUT, EINTR. */
+int vt_sleep(uint64_t deadline, unsigned flags);
 
 /* The general form: with the bucket locked, check(arg) decides whether to wait at all (false: EAGAIN; NULL: yes);
  * queued and with the lock released, but before sleeping, then(arg) runs (to release a mutex; may be NULL). check must
@@ -76,7 +102,7 @@ void vt_unpark_one(const void *addr, bool (*under)(void *arg, uint32_t bits, boo
 int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned move, bool (*check)(void *),
                       void *arg, unsigned *woken);
 
-/* In a forked child: nobody waits. */
+/* In a forked child: nobody waits. Who was waiting when its handler forked goes on waiting, alone, when that returns. */
 void vt_park_fork_child(void);
 
 /* Whether anyone waits on addr; a hint without the lock held. */

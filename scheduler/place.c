@@ -2,8 +2,11 @@
 
 #include "chaos.h"
 #include "config.h"
+#include "cputime.h"
 #include "monitor.h"
 #include "park.h"
+#include "pinned.h"
+#include "probe.h"
 #include "putoff.h"
 #include "ring.h"
 #include "sys.h"
@@ -18,10 +21,18 @@
 /* Every so many picks the process's queue comes before the place's own. Prime, so that it keeps no step with programs. */
 #define VT_GLOBAL_TURN 61
 #define VT_SOLO_MAX    1023
+/* Who yields and finds nobody waiting here asks the kernel, for the sake of others than virtual threads, once in so many
+ * times: less than a microsecond of waiting more for them, and many system calls less for who waits in a loop of yields. */
+#define VT_LONE_YIELDS 16
 /* A sleep shorter than this was hardly worth it; then so many times the carrier spins first, some 20 us. */
 #define VT_SOON        UINT64_C(50000)
 #define VT_SOON_CREDIT 2
 #define VT_SPINS       60
+/* So many places are looked at before the carrier looks at its own ring again, and in a turn of a spin: what their owners
+ * write is fetched for that, some 100 ns each, and they fetch it back. */
+#define VT_LOOK_PLACES 8
+/* Of so many threads that are made runnable at a place, the delay of one is measured: that costs two looks at the clock. */
+#define VT_MEASURE_ONE 64
 
 struct vt_sched vt_sched;
 
@@ -29,13 +40,10 @@ struct vt_sched vt_sched;
 
 static void push_last(struct vt_place *p, struct vt_task *task)
 {
-    if (vt_runq_push(&p->runq, task))
-        return;
-    struct vt_task_list list = VT_TASK_LIST_INIT;
-    vt_runq_take_half(&p->runq, &list);
-    vt_chaos();
-    vt_task_list_push(&list, task);
-    vt_globq_push_list(&vt_sched.globq, &list);
+    /* What does not fit is the newest, so it comes behind the others in the process's queue: each look-round takes as much from
+     * there as it has run from here (vt_find), so that nobody waits for longer than in one long queue. */
+    if (!vt_runq_push(&p->runq, task))
+        vt_globq_push(&vt_sched.globq, task);
 }
 
 static struct vt_task *take_global(struct vt_place *p, size_t max)
@@ -66,16 +74,55 @@ static struct vt_thread *pick(struct vt_place *p)
     return (struct vt_thread *)vt_runq_pop(&p->runq);
 }
 
+/* When t, which has been made runnable, was: for a sample exactly, else by the place's clock. */
+static uint64_t runnable_since(struct vt_place *p)
+{
+    if (__builtin_expect(p->stats.wakes++ % VT_MEASURE_ONE == 0, 0))
+        return vt_now() | VT_MEASURED;
+    return vt_place_clock(p);
+}
+
+/* The same for who has no place, and is about to take a lock that all share anyway. */
+static uint64_t runnable_outside(void)
+{
+    static _Atomic uint32_t n;
+    return atomic_fetch_add_explicit(&n, 1, memory_order_relaxed) % VT_MEASURE_ONE == 0 ? vt_now() | VT_MEASURED : 0;
+}
+
+static void measured(struct vt_place *p, uint64_t since)
+{
+    uint64_t now = vt_now(), delay = now > since ? now - since : 0;
+    unsigned bucket = delay ? 64 - (unsigned)__builtin_clzll(delay) : 0;
+    p->stats.delay[bucket < VT_DELAYS ? bucket : VT_DELAYS - 1]++;
+    if (delay > p->stats.delay_most)
+        p->stats.delay_most = delay;
+}
+
+/* The kernel's mask is to be t's. What was put off comes now, or goes to others: except what a thread blocks that has the
+ * kernel thread to itself. */
+static void __attribute__((noinline)) take_mask(struct vt_carrier *c, struct vt_thread *t)
+{
+    if (c->put_off && t->kind == VT_VIRTUAL)
+        vt_signal_give_back(c, t->sigmask);
+    c->kernel_mask = t->sigmask;
+    vt_sys_sigmask(t->sigmask);
+}
+
 static void mount(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
 {
+    VT_PROBE2(mount, t->tid, c->index);
     t->carrier = c;
+    t->turns++;
     atomic_store_explicit(&c->mounted, t, memory_order_relaxed);
-    atomic_store_explicit(&p->mounts, atomic_load_explicit(&p->mounts, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    if (__builtin_expect(c->kernel_mask != t->sigmask, 0)) {
-        c->kernel_mask = t->sigmask;
-        vt_sys_sigmask(t->sigmask);
+    if (__builtin_expect(p != NULL, 1)) {
+        if (__builtin_expect(t->since & VT_MEASURED, 0))
+            measured(p, t->since);
+        t->since = vt_place_clock(p);
+        atomic_store_explicit(&p->mounts, atomic_load_explicit(&p->mounts, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
     }
+    if (__builtin_expect(c->kernel_mask != t->sigmask, 0))
+        take_mask(c, t);
     if (__builtin_expect(c->alt_stack != t->alt_stack, 0))
         vt_set_alt_stack(c, t);
 }
@@ -94,10 +141,15 @@ void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
     struct vt_carrier *c = t->carrier;
     struct vt_place *p = atomic_load_explicit(&c->place, memory_order_relaxed);
     struct vt_thread *next = NULL;
+    VT_PROBE1(unmount, t->tid);
+    if (__builtin_expect(!p, 0))
+        vt_pinned_end(c, t);
     if (p && ++p->direct < VT_DIRECT_MAX)
         next = pick(p);
     c->after = after;
     c->after_arg = t;
+    if (__builtin_expect(vt_cpu_kept, 0))
+        vt_cpu_leave(c, t);
     if (next) {
         p->stats.direct++;
         vt_chaos();
@@ -119,10 +171,8 @@ void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
 void vt_mask_mounted(struct vt_carrier *c, struct vt_thread *t)
 {
     /* A signal was put off in between, and is blocked in the kernel since; or the switch has brought an old mask. */
-    if (__builtin_expect(vt_arch_carries_mask || c->kernel_mask != t->sigmask, 0)) {
-        c->kernel_mask = t->sigmask;
-        vt_sys_sigmask(t->sigmask);
-    }
+    if (__builtin_expect(vt_arch_carries_mask || c->kernel_mask != t->sigmask, 0))
+        take_mask(c, t);
 }
 
 /* --- making runnable ---------------------------------------------------------------------------------------------- */
@@ -145,6 +195,7 @@ void vt_ready(struct vt_thread *t)
 {
     struct vt_carrier *c = vt_self->carrier;
     struct vt_place *p = c ? atomic_load_explicit(&c->place, memory_order_relaxed) : NULL;
+    t->since = p ? runnable_since(p) : runnable_outside();
     if (!p) {
         vt_globq_push(&vt_sched.globq, &t->task);
         vt_wake_idle();
@@ -168,6 +219,7 @@ void vt_ready_last(struct vt_thread *t)
 {
     struct vt_carrier *c = vt_self->carrier;
     struct vt_place *p = c ? atomic_load_explicit(&c->place, memory_order_relaxed) : NULL;
+    t->since = p ? runnable_since(p) : runnable_outside();
     if (!p) {
         vt_globq_push(&vt_sched.globq, &t->task);
         vt_wake_idle();
@@ -183,15 +235,24 @@ void vt_ready_last(struct vt_thread *t)
 
 /* --- idle places -------------------------------------------------------------------------------------------------- */
 
-/* Whether there is a thread in a queue, other than that of p, which may be NULL. */
-static bool work_elsewhere(const struct vt_place *p)
+/* Whether there is a thread in the process's queue, or in that of one of n places from `from` on, other than p, which may be
+ * NULL. */
+static bool work_among(const struct vt_place *p, unsigned from, unsigned n)
 {
     if (vt_globq_len(&vt_sched.globq))
         return true;
-    for (unsigned i = 0; i < vt_sched.nplaces; i++)
-        if (&vt_sched.places[i] != p && vt_runq_len(&vt_sched.places[i].runq))
+    for (unsigned i = from; n--; i++) {
+        const struct vt_place *q = &vt_sched.places[i % vt_sched.nplaces];
+        if (q != p && vt_runq_len(&q->runq))
             return true;
+    }
     return false;
+}
+
+/* Whether there is a thread in a queue, other than that of p, which may be NULL. */
+static bool work_elsewhere(const struct vt_place *p)
+{
+    return work_among(p, 0, vt_sched.nplaces);
 }
 
 /* Under idle_lock. */
@@ -199,21 +260,25 @@ static bool idle_remove(struct vt_place *p)
 {
     if (!atomic_load_explicit(&p->idle, memory_order_relaxed))
         return false;
-    for (struct vt_place **link = &vt_sched.idle; *link; link = &(*link)->idle_next) {
-        if (*link == p) {
-            *link = p->idle_next;
-            atomic_store_explicit(&p->idle, false, memory_order_relaxed);
-            atomic_fetch_sub_explicit(&vt_sched.nidle, 1, memory_order_seq_cst);
-            return true;
-        }
-    }
-    return false;
+    /* Without a walk along the list: each place on the way would be a line to fetch, under a lock that all share. */
+    if (p->idle_prev)
+        p->idle_prev->idle_next = p->idle_next;
+    else
+        vt_sched.idle = p->idle_next;
+    if (p->idle_next)
+        p->idle_next->idle_prev = p->idle_prev;
+    atomic_store_explicit(&p->idle, false, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&vt_sched.nidle, 1, memory_order_seq_cst);
+    return true;
 }
 
 void vt_place_set_idle(struct vt_place *p)
 {
     vt_lock(&vt_sched.idle_lock);
+    p->idle_prev = NULL;
     p->idle_next = vt_sched.idle;
+    if (p->idle_next)
+        p->idle_next->idle_prev = p;
     vt_sched.idle = p;
     p->called = false;
     atomic_store_explicit(&p->idle, true, memory_order_relaxed);
@@ -252,7 +317,10 @@ static bool call_one(void)
         idle_remove(p);
         p->called = true;
     }
+    bool lacking = !p && vt_sched.idle;
     vt_unlock(&vt_sched.idle_lock);
+    if (lacking)
+        vt_monitor_wake(); /* it tries again until there is a carrier */
     if (!p)
         return false;
     vt_chaos();
@@ -299,15 +367,20 @@ void vt_wake_idle(void)
 void vt_wake_place(struct vt_place *p)
 {
     struct vt_carrier *spare = NULL;
-    bool attended = false;
+    bool attended = false, lacking = false;
     vt_lock(&vt_sched.idle_lock);
     if (atomic_load_explicit(&p->idle, memory_order_relaxed)) {
         attended = atomic_load_explicit(&p->carrier, memory_order_relaxed) != NULL;
-        /* Without a spare it stays as it is: the next carrier that joins the spares looks for it (vt_adopt_orphans). */
+        /* Without a spare it stays as it is: the next carrier that joins the spares, and the monitor again and again, look
+         * for it (vt_adopt_orphans). */
         if (attended || (spare = vt_spare_take()))
             idle_remove(p);
+        else
+            lacking = true;
     }
     vt_unlock(&vt_sched.idle_lock);
+    if (lacking)
+        vt_monitor_wake();
     vt_chaos();
     if (attended)
         vt_ring_wake(p);
@@ -315,14 +388,19 @@ void vt_wake_place(struct vt_place *p)
         vt_spare_give(spare, p);
 }
 
-void vt_adopt_orphans(void)
+bool vt_adopt_orphans(void)
 {
+    bool some = false;
     for (unsigned i = 0; i < vt_sched.nplaces; i++) {
         struct vt_place *p = &vt_sched.places[i];
         if (atomic_load_explicit(&p->idle, memory_order_relaxed) &&
-            !atomic_load_explicit(&p->carrier, memory_order_relaxed) && vt_place_needs_carrier(p))
+            !atomic_load_explicit(&p->carrier, memory_order_relaxed) && vt_place_needs_carrier(p)) {
             vt_wake_place(p);
+            some |= atomic_load_explicit(&p->idle, memory_order_relaxed) &&
+                    !atomic_load_explicit(&p->carrier, memory_order_relaxed);
+        }
     }
+    return some;
 }
 
 bool vt_place_needs_carrier(const struct vt_place *p)
@@ -384,6 +462,8 @@ static void expire_timers(struct vt_place *p, uint64_t now)
         p->stats.timers += n;
         vt_chaos();
         for (unsigned i = 0; i < n; i++)
+            vt_prefetch_thread(expired[i]);
+        for (unsigned i = 0; i < n; i++)
             vt_unblock(expired[i]);
         if (due > now)
             return;
@@ -419,10 +499,20 @@ static struct vt_task *steal_next(struct vt_place *victim)
     return task;
 }
 
+/* Whether something of its own has come for p while it looked elsewhere: going to sleep would be in vain. Owner. */
+static bool own_work(const struct vt_place *p)
+{
+    uint64_t due = atomic_load_explicit(&p->due, memory_order_relaxed);
+    return vt_ring_ready(p) || (due != VT_NEVER && due <= vt_now());
+}
+
+/* Takes threads from another place; NULL if there is none, or if p's own ring has something meanwhile. */
 static struct vt_thread *steal(struct vt_carrier *c, struct vt_place *p)
 {
     unsigned n = vt_sched.nplaces, start = n > 1 ? random_next(c) % n : 0;
     for (unsigned i = 0; i < n; i++) {
+        if (i % VT_LOOK_PLACES == VT_LOOK_PLACES - 1 && vt_ring_ready(p))
+            return NULL;
         struct vt_place *victim = &vt_sched.places[(start + i) % n];
         struct vt_task *first;
         unsigned got;
@@ -433,6 +523,8 @@ static struct vt_thread *steal(struct vt_carrier *c, struct vt_place *p)
         }
     }
     for (unsigned i = 0; i < n; i++) {
+        if (i % VT_LOOK_PLACES == VT_LOOK_PLACES - 1 && vt_ring_ready(p))
+            return NULL;
         struct vt_place *victim = &vt_sched.places[(start + i) % n];
         struct vt_task *task;
         if (victim != p && (task = steal_next(victim))) {
@@ -456,8 +548,9 @@ static bool spin(struct vt_carrier *c, struct vt_place *p)
             return false;
         c->searching = true;
     }
-    for (int i = 0; i < VT_SPINS; i++) {
-        if (work_elsewhere(p) || vt_ring_ready(p))
+    unsigned few = vt_sched.nplaces < VT_LOOK_PLACES ? vt_sched.nplaces : VT_LOOK_PLACES;
+    for (unsigned i = 0; i < VT_SPINS; i++) {
+        if (work_among(p, p->index + i * few, few) || vt_ring_ready(p))
             return true;
         for (int k = 0; k < 8; k++)
             vt_cpu_relax();
@@ -479,12 +572,15 @@ static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
     }
     atomic_thread_fence(memory_order_seq_cst);
     vt_chaos();
+    if (__builtin_expect(c->put_off != 0, 0))
+        vt_signal_give_back(c, UINT64_MAX);
     if (!work_elsewhere(p) && !vt_ring_ready(p)) { /* mail for the ring comes like threads do */
         uint64_t before = vt_now();
         p->stats.sleeps++;
         vt_chaos();
         vt_ring_wait(p, atomic_load_explicit(&p->due, memory_order_relaxed));
-        if (vt_now() - before < VT_SOON && vt_sched.nplaces > 1)
+        p->clock = vt_now();
+        if (p->clock - before < VT_SOON && vt_sched.nplaces > 1)
             c->soon = VT_SOON_CREDIT;
     }
     vt_chaos();
@@ -496,23 +592,38 @@ static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
     vt_monitor_wake();
 }
 
+/* Takes from the process's queue what a round of switches has made room for: before those that have become runnable
+ * meanwhile, which are newer. */
+static void refill(struct vt_place *p)
+{
+    size_t room = VT_RUNQ_SIZE - vt_runq_len(&p->runq), n = vt_globq_len(&vt_sched.globq) / vt_sched.nplaces;
+    if (n == 0 || room == 0)
+        return;
+    struct vt_task_list list = VT_TASK_LIST_INIT;
+    struct vt_task *task;
+    vt_globq_pop(&vt_sched.globq, n < room ? n : room, &list);
+    while ((task = vt_task_list_pop(&list)))
+        push_last(p, task);
+}
+
 /* The next thread for c, which attends p, to run; waits for one. */
 struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p)
 {
     struct vt_thread *t;
     for (;;) {
         p->direct = 0;
+        refill(p);
         if (vt_ring_stirs(p)) {
             vt_ring_submit(p);
             vt_ring_reap(p);
         }
         uint64_t due = atomic_load_explicit(&p->due, memory_order_relaxed), now;
-        if (due != VT_NEVER && (now = vt_now()) >= due)
+        if (due != VT_NEVER && (p->clock = now = vt_now()) >= due)
             expire_timers(p, now);
         size_t share = vt_globq_len(&vt_sched.globq) / vt_sched.nplaces + 1;
         if ((t = pick(p)) || (t = (struct vt_thread *)take_global(p, share < 64 ? share : 64)) || (t = steal(c, p)))
             break;
-        if (!spin(c, p))
+        if (!own_work(p) && !vt_slot_ahead() && !spin(c, p))
             sleep_idle(c, p);
     }
     vt_chaos();
@@ -529,6 +640,8 @@ struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p)
 
 void vt_run(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
 {
+    if (__builtin_expect(vt_cpu_kept, 0))
+        vt_cpu_begin(c);
     mount(c, p, t);
     vt_context_switch(&c->ctx, &t->ctx, t->tp);
     vt_run_after(c);
@@ -592,8 +705,12 @@ void vt_yield(void)
         vt_leave(t);
         return;
     }
+    bool kernel = ++p->lone_yields % VT_LONE_YIELDS == 0;
     vt_leave(t);
-    vt_sys0(SYS_sched_yield);
+    if (kernel)
+        vt_sys0(SYS_sched_yield);
+    else
+        vt_cpu_relax();
 }
 
 /* --- start -------------------------------------------------------------------------------------------------------- */
@@ -611,6 +728,7 @@ int vt_places_make(unsigned n)
     for (unsigned i = 0; i < n; i++) {
         struct vt_place *p = &vt_sched.places[i];
         p->index = i;
+        p->clock = now;
         vt_runq_init(&p->runq);
         vt_wheel_init(&p->wheel, now);
         atomic_store_explicit(&p->due, VT_NEVER, memory_order_relaxed);

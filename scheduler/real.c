@@ -2,9 +2,61 @@
 
 #include <dlfcn.h>
 
-void *vt_real_find(const char *name, _Atomic(void *) *cache)
+/* In libc.so.6 since 2.34, and in libdl.so.2 before; in both under the first version there was on x86-64. Weak, as whatever else
+ * not every libc has: a loader that misses a symbol of a preloaded object ends the program. */
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+__asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+extern __typeof__(dlvsym) dlvsym __attribute__((weak));
+/* What glibc had for its own use before 2.34 (elf/dl-libc.c), and its flag __RTLD_DLOPEN. libdl need not be there then, and its
+ * dlsym calls pthread_once and others, which the library interposes and would look for by it. */
+extern void *__libc_dlopen_mode(const char *, int) __attribute__((weak));
+extern void *__libc_dlsym(void *, const char *) __attribute__((weak));
+#define FROM_LIBC ((int)0x80000000)
+
+/* In the order of a program's objects: libpthread and what else has libc's names was in front of libc. */
+static void *old_look_up(const char *name)
 {
-    void *fn = dlsym(RTLD_NEXT, name);
-    atomic_store_explicit(cache, fn, memory_order_relaxed);
+    static const char *const objects[] = {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libanl.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
+                                          "libc.so.6"};
+    void *fn = NULL;
+    for (unsigned i = 0; i < sizeof objects / sizeof *objects && !fn; i++) {
+        void *object = __libc_dlopen_mode(objects[i], RTLD_LAZY | RTLD_NOLOAD | FROM_LIBC);
+        if (object)
+            fn = __libc_dlsym(object, name);
+    }
+    /* Where no object has it, one that asks whether libpthread is there by a weak reference has been told so by the name that the
+     * library exports (libdl does that with pthread_once): then let it be there. */
+    void *object = fn ? NULL : __libc_dlopen_mode("libpthread.so.0", RTLD_LAZY | FROM_LIBC);
+    return object ? __libc_dlsym(object, name) : fn;
+}
+
+/* What RTLD_NEXT finds goes by the caller's address: that it is the library's, whoever of it calls, is all that counts. */
+void *vt_dlsym(void *handle, const char *name)
+{
+    if (__builtin_expect(__libc_dlsym && __libc_dlopen_mode, 0) && (handle == RTLD_NEXT || handle == RTLD_DEFAULT))
+        return old_look_up(name);
+    return dlsym ? dlsym(handle, name) : NULL;
+}
+
+/* By the linker: all entries lie in one section. */
+extern struct vt_real_entry first[] __asm__("__start_vt_real") __attribute__((visibility("hidden")));
+extern struct vt_real_entry end[] __asm__("__stop_vt_real") __attribute__((visibility("hidden")));
+
+void *vt_real_find(struct vt_real_entry *entry)
+{
+    void *fn = vt_dlsym(RTLD_NEXT, entry->name);
+    /* What libc keeps for old programs alone has only its first version, that of x86-64: __res_query and its
+     * kin. */
+    if (!fn && dlvsym && !__libc_dlsym)
+        fn = dlvsym(RTLD_NEXT, entry->name, "GLIBC_2.2.5");
+    atomic_store_explicit(&entry->function, fn, memory_order_relaxed);
     return fn;
+}
+
+void vt_real_find_all(void)
+{
+    for (struct vt_real_entry *e = first; e < end; e++)
+        if (!atomic_load_explicit(&e->function, memory_order_relaxed))
+            vt_real_find(e);
 }

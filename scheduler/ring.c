@@ -2,7 +2,9 @@
 
 #include "chaos.h"
 #include "config.h"
+#include "faults.h"
 #include "io.h"
+#include "own.h"
 #include "park.h"
 #include "place.h"
 #include "sys.h"
@@ -12,6 +14,9 @@
 #include <limits.h>
 #include <liburing.h>
 #include <poll.h>
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -24,20 +29,47 @@
 /* Submit in between when so many wait: the rest of the batch gains little more. */
 #define VT_SQ_BATCH   64
 
+/* What the events of ops that watch by the program's number carry: bit 0 tells them from addresses, then the number, then the
+ * serial, which is never 0. */
+#define VT_BORROWED_LISTS   64
+#define VT_BORROWED_FD_BITS 20
+
+/* What the kernel cannot do without blocking (fsync, reads on some file systems) it has done by workers, kernel threads of
+ * the process, for each thread that submits: so many at most, about VT_WORKERS in all. The rest waits its turn. */
+#define VT_WORKERS      64
+#define VT_WORKERS_LOW  4
+#define VT_WORKERS_HIGH 16
+
 struct vt_ring {
     struct io_uring uring;
     uint64_t wake_count; /* where the read of wake_fd goes */
     unsigned inflight;   /* ops not completed */
     unsigned queued;     /* not yet submitted */
-    int wake_fd;         /* an eventfd */
-    int epoll_fd;        /* back end epoll */
+    struct vt_own wake;  /* an eventfd */
+    struct vt_own set;   /* the ring's, or the epoll set's, descriptor */
     bool armed;          /* the read of wake_fd is under way */
     struct vt_lock mail_lock;
     struct vt_op *_Atomic mail; /* ops of this ring that others want cancelled */
+    uint64_t serial;            /* back end epoll: of the last op that watches by the program's number */
+    struct vt_op *borrowed[VT_BORROWED_LISTS]; /* those under way, the newest first, by that number */
 };
 
 static enum vt_io_backend backend;
-static int lowest = INT_MAX; /* of our descriptors */
+static uint64_t operations;  /* those of the first 64 that the kernel knows */
+
+/* Few programs use more than one mask for all their waits. Entries are never taken back. */
+#define VT_SIGNAL_FDS 8
+static struct {
+    struct vt_lock lock;
+    unsigned n;
+    struct {
+        uint64_t set;
+        struct vt_own own;
+    } entry[VT_SIGNAL_FDS];
+} signal_fds;
+
+/* In a kernel thread with a descriptor table of its own: the numbers of the places' wake there. */
+static __thread int *apart __attribute__((tls_model("initial-exec")));
 
 enum vt_io_backend vt_ring_backend(void)
 {
@@ -46,24 +78,46 @@ enum vt_io_backend vt_ring_backend(void)
 
 /* --- descriptors ------------------------------------------------------------------------------------------------------ */
 
-/* A duplicate of fd with a high number, out of the way of what open() gives the program; or -errno. */
-static int dup_high(int fd)
+static void ring_moved(struct vt_own *own, int from, int to)
 {
-    long limit[2] = {1024, 1024}, high = -EMFILE;
-    vt_sys4(SYS_prlimit64, 0, 7 /* RLIMIT_NOFILE */, 0, (long)limit);
-    long top = limit[0] < 65536 ? limit[0] : 65536, at = top - (top < 256 ? top / 4 : 64);
-    for (; at > 3 && high == -EMFILE; at = at * 3 / 4)
-        high = vt_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at);
-    return (int)high;
+    struct vt_ring *r = (struct vt_ring *)((char *)own - offsetof(struct vt_ring, set));
+    (void)from;
+    /* The owner of the place may have read the old number and not be in the kernel yet. Then its call fails (EBADF, or
+     * EOPNOTSUPP when the number has become another file), nothing has left the queue, and it comes again. */
+    __atomic_store_n(&r->uring.enter_ring_fd, to, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&r->uring.ring_fd, to, __ATOMIC_SEQ_CST);
 }
 
-static int move_high(int fd)
+static int set_number(const struct vt_ring *r)
 {
-    int high = dup_high(fd);
-    if (high < 0)
-        return fd;
-    vt_sys1(SYS_close, fd);
-    return high;
+    return atomic_load_explicit(&r->set.fd, memory_order_relaxed);
+}
+
+struct vt_own *vt_ring_signal_fd(uint64_t set)
+{
+    struct vt_own *found = NULL;
+    unsigned i = 0;
+    vt_lock(&signal_fds.lock);
+    while (i < signal_fds.n && signal_fds.entry[i].set != set)
+        i++;
+    if (i < signal_fds.n) {
+        found = &signal_fds.entry[i].own;
+    } else if (i < VT_SIGNAL_FDS) {
+        long fd = vt_sys4(SYS_signalfd4, -1, (long)&set, sizeof set, O_CLOEXEC | O_NONBLOCK);
+        if (fd >= 0) {
+            found = &signal_fds.entry[i].own;
+            signal_fds.entry[i].set = set;
+            vt_own_keep(found, (int)fd);
+            signal_fds.n++;
+        }
+    }
+    vt_unlock(&signal_fds.lock);
+    return found;
+}
+
+void vt_ring_fork_child(void)
+{
+    memset(&signal_fds, 0, sizeof signal_fds);
 }
 
 /* --- set-up ------------------------------------------------------------------------------------------------------------ */
@@ -94,6 +148,27 @@ static int uring_setup(struct io_uring *uring, unsigned entries)
     return err;
 }
 
+static void learn_operations(struct io_uring *uring)
+{
+    enum { MOST = 64 };
+    struct {
+        struct io_uring_probe probe;
+        struct io_uring_probe_op ops[MOST];
+    } known;
+    memset(&known, 0, sizeof known);
+    operations = 0;
+    if (io_uring_register_probe(uring, &known.probe, MOST) < 0)
+        return;
+    for (unsigned i = 0; i < MOST && i < known.probe.ops_len; i++)
+        if (known.probe.ops[i].flags & IO_URING_OP_SUPPORTED)
+            operations |= UINT64_C(1) << i;
+}
+
+bool vt_ring_can(uint8_t opcode)
+{
+    return backend == VT_IO_URING && opcode < 64 && operations >> opcode & 1;
+}
+
 int vt_ring_choose(enum vt_io_backend wanted)
 {
     backend = VT_IO_EPOLL;
@@ -102,6 +177,7 @@ int vt_ring_choose(enum vt_io_backend wanted)
     struct io_uring probe;
     int err = uring_setup(&probe, 4);
     if (!err) {
+        learn_operations(&probe);
         io_uring_queue_exit(&probe);
         backend = VT_IO_URING;
     } else if (wanted == VT_IO_URING) {
@@ -110,50 +186,58 @@ int vt_ring_choose(enum vt_io_backend wanted)
     return 0;
 }
 
+/* Those for files, which end by themselves; not those for anything else, which may wait for one another. */
+static void limit_workers(struct io_uring *uring)
+{
+    unsigned each = VT_WORKERS / vt_sched.nplaces;
+    unsigned limits[2] = {each < VT_WORKERS_LOW ? VT_WORKERS_LOW : each > VT_WORKERS_HIGH ? VT_WORKERS_HIGH : each, 0};
+    io_uring_register_iowq_max_workers(uring, limits); /* Linux 5.15; before, four for each processor */
+}
+
 int vt_ring_open(struct vt_place *p)
 {
     struct vt_ring *r = vt_sys_map(sizeof *r);
     if (!r)
         return ENOMEM;
-    r->epoll_fd = -1;
+    int wake = -1, set = -1, err = 0;
     long fd = vt_sys2(SYS_eventfd2, 0, EFD_CLOEXEC | (backend == VT_IO_EPOLL ? EFD_NONBLOCK : 0));
-    int err = fd < 0 ? (int)-fd : 0;
-    if (!err) {
-        r->wake_fd = move_high((int)fd);
-        if (backend == VT_IO_URING) {
-            err = uring_setup(&r->uring, VT_SQ_ENTRIES);
-            if (!err) {
-                io_uring_ring_dontfork(&r->uring);
-                r->uring.ring_fd = r->uring.enter_ring_fd = move_high(r->uring.ring_fd);
-            }
-        } else {
-            struct epoll_event ev = {.events = EPOLLIN, .data.u64 = TAG_WAKE};
-            fd = vt_sys1(SYS_epoll_create1, EPOLL_CLOEXEC);
-            r->epoll_fd = fd < 0 ? -1 : move_high((int)fd);
-            err = fd < 0 ? (int)-fd : (int)-vt_sys4(SYS_epoll_ctl, r->epoll_fd, EPOLL_CTL_ADD, r->wake_fd, (long)&ev);
+    if (fd < 0)
+        err = (int)-fd;
+    else
+        wake = (int)fd;
+    if (!err && backend == VT_IO_URING) {
+        err = uring_setup(&r->uring, VT_SQ_ENTRIES);
+        if (!err) {
+            set = r->uring.ring_fd;
+            io_uring_ring_dontfork(&r->uring);
+            limit_workers(&r->uring);
+            /* The ring reads it by its index here: its number may change before a request has been seen. */
+            err = -io_uring_register_files(&r->uring, &wake, 1);
         }
-        if (err)
-            vt_sys1(SYS_close, r->wake_fd);
+    } else if (!err) {
+        struct epoll_event ev = {.events = EPOLLIN, .data.u64 = TAG_WAKE};
+        fd = vt_sys1(SYS_epoll_create1, EPOLL_CLOEXEC);
+        set = (int)fd;
+        err = fd < 0 ? (int)-fd : (int)-vt_sys4(SYS_epoll_ctl, set, EPOLL_CTL_ADD, wake, (long)&ev);
     }
     if (err) {
+        if (set >= 0 && backend == VT_IO_URING)
+            io_uring_queue_exit(&r->uring);
+        else if (set >= 0)
+            vt_sys1(SYS_close, set);
+        if (wake >= 0)
+            vt_sys1(SYS_close, wake);
         vt_sys2(SYS_munmap, (long)r, sizeof *r);
         return err;
     }
-    int other = backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd;
-    int low = other < r->wake_fd ? other : r->wake_fd;
-    if (low < lowest)
-        lowest = low;
+    vt_own_keep(&r->wake, wake);
+    vt_own_keep(&r->set, set);
+    if (backend == VT_IO_URING) {
+        ring_moved(&r->set, set, set_number(r));
+        r->set.moved = ring_moved;
+    }
     p->ring = r;
     return 0;
-}
-
-void vt_ring_abandon(struct vt_place *p)
-{
-    struct vt_ring *r = p->ring;
-    if (!r)
-        return;
-    vt_sys1(SYS_close, r->wake_fd);
-    vt_sys1(SYS_close, backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd);
 }
 
 /* --- completions -------------------------------------------------------------------------------------------------------- */
@@ -168,12 +252,74 @@ static void complete(struct vt_ring *r, struct vt_op *op, int32_t res)
     vt_unblock(t);
 }
 
+/* Under the lock of own.h. */
+static void op_last(struct vt_own *own, int fd)
+{
+    struct vt_op *op = (struct vt_op *)((char *)own - offsetof(struct vt_op, own));
+    struct epoll_event none = {0};
+    vt_sys4(SYS_epoll_ctl, set_number(op->place->ring), EPOLL_CTL_DEL, fd, (long)&none);
+}
+
+/* The same. If its event has just been taken, the owner is on its way to op_last, before it looks for others. */
+static void op_moved(struct vt_own *own, int from, int to)
+{
+    struct vt_op *op = (struct vt_op *)((char *)own - offsetof(struct vt_op, own));
+    struct epoll_event ev = {.events = op->events, .data.ptr = op};
+    op_last(own, from);
+    vt_sys4(SYS_epoll_ctl, set_number(op->place->ring), EPOLL_CTL_ADD, to, (long)&ev);
+}
+
+/* 0 or an errno. */
+static int control(struct vt_ring *r, int how, int fd, uint32_t events, uint64_t data)
+{
+    struct epoll_event ev = {.events = events, .data.u64 = data};
+    int err = (int)-vt_sys4(SYS_epoll_ctl, vt_own_use(&r->set), how, fd, (long)&ev);
+    vt_own_done(&r->set);
+    return err;
+}
+
+static struct vt_op **borrowed_list(struct vt_ring *r, int fd)
+{
+    return &r->borrowed[(unsigned)fd % VT_BORROWED_LISTS];
+}
+
+/* The newest op that watches by this number of the program's; NULL if there is none. */
+static struct vt_op *borrower(struct vt_ring *r, int fd)
+{
+    struct vt_op *op = *borrowed_list(r, fd);
+    while (op && op->borrowed != fd)
+        op = op->next;
+    return op;
+}
+
 static void unwatch(struct vt_ring *r, struct vt_op *op)
 {
-    struct epoll_event none = {0};
-    vt_sys4(SYS_epoll_ctl, r->epoll_fd, EPOLL_CTL_DEL, op->fd, (long)&none);
-    if (!op->borrowed)
-        vt_sys1(SYS_close, op->fd);
+    if (op->borrowed < 0) {
+        vt_own_drop(&op->own, op_last);
+        return;
+    }
+    /* The number may stand for something else by now. If a newer op watches that, what the set knows by the number is that
+     * op's; and what it knows of the old description, if that is open still by another number, reports once at most, and with
+     * a serial that nobody has. */
+    bool ours = borrower(r, op->borrowed) == op;
+    struct vt_op **link = borrowed_list(r, op->borrowed);
+    while (*link != op)
+        link = &(*link)->next;
+    *link = op->next;
+    if (ours)
+        control(r, EPOLL_CTL_DEL, op->borrowed, 0, 0);
+}
+
+/* The op that an event of the set is for; NULL if it is over. */
+static struct vt_op *op_of(struct vt_ring *r, uint64_t data)
+{
+    if (!(data & 1))
+        return (struct vt_op *)(uintptr_t)data;
+    int fd = (int)(data >> 1 & ((1 << VT_BORROWED_FD_BITS) - 1));
+    struct vt_op *op = *borrowed_list(r, fd);
+    while (op && op->serial != data >> (1 + VT_BORROWED_FD_BITS))
+        op = op->next;
+    return op;
 }
 
 static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec *timeout)
@@ -181,19 +327,22 @@ static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec
     struct vt_ring *r = p->ring;
     struct epoll_event events[64];
     uint64_t all = VT_ALL_SIGNALS;
-    long n = timeout_ms == 0 ? vt_sys6(SYS_epoll_pwait, r->epoll_fd, (long)events, 64, 0, 0, 0)
-                             : vt_sys6(SYS_epoll_pwait2, r->epoll_fd, (long)events, 64, (long)timeout, (long)&all, 8);
+    long n = timeout_ms == 0 ? vt_sys6(SYS_epoll_pwait, set_number(r), (long)events, 64, 0, 0, 0)
+                             : vt_sys6(SYS_epoll_pwait2, set_number(r), (long)events, 64, (long)timeout, (long)&all, 8);
     if (n == -ENOSYS) { /* before Linux 5.11: milliseconds, rounded up */
         int ms = timeout ? (int)(timeout->tv_sec * 1000 + (timeout->tv_nsec + 999999) / 1000000) : -1;
-        n = vt_sys6(SYS_epoll_pwait, r->epoll_fd, (long)events, 64, ms, (long)&all, 8);
+        n = vt_sys6(SYS_epoll_pwait, set_number(r), (long)events, 64, ms, (long)&all, 8);
     }
     for (long i = 0; i < n; i++) {
         if (events[i].data.u64 == TAG_WAKE) {
             uint64_t count;
-            vt_sys3(SYS_read, r->wake_fd, (long)&count, sizeof count);
+            vt_sys3(SYS_read, vt_own_use(&r->wake), (long)&count, sizeof count);
+            vt_own_done(&r->wake);
             continue;
         }
-        struct vt_op *op = events[i].data.ptr;
+        struct vt_op *op = op_of(r, events[i].data.u64);
+        if (!op)
+            continue;
         unwatch(r, op);
         complete(r, op, (int32_t)events[i].events);
     }
@@ -210,7 +359,7 @@ static void reap_uring(struct vt_place *p)
         if (cqe->user_data == TAG_WAKE)
             r->armed = false;
         else if (cqe->user_data != TAG_IGNORE)
-            complete(r, (struct vt_op *)(uintptr_t)cqe->user_data, cqe->res);
+            complete(r, vt_fault_op(cqe->user_data), vt_fault_res(cqe->user_data, cqe->res));
     }
     if (n)
         io_uring_cq_advance(&r->uring, n);
@@ -218,9 +367,20 @@ static void reap_uring(struct vt_place *p)
 
 /* --- requests ------------------------------------------------------------------------------------------------------------ */
 
-static void enter(struct vt_place *p)
+/* A system call is about to bring the kernel n requests. */
+static void count_batch(struct vt_place *p, unsigned n)
 {
     p->stats.submissions++;
+    if (!n)
+        return;
+    p->stats.batches++;
+    if (n > p->stats.batch_most)
+        p->stats.batch_most = n;
+}
+
+static void enter(struct vt_place *p)
+{
+    count_batch(p, p->ring->queued);
     io_uring_submit(&p->ring->uring);
     p->ring->queued = io_uring_sq_ready(&p->ring->uring); /* some stay when the kernel has no room for completions */
 }
@@ -249,41 +409,90 @@ static void queued(struct vt_place *p)
 void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req *req)
 {
     struct io_uring_sqe *sqe = get_sqe(p);
-    io_uring_prep_rw(req->opcode, sqe, req->fd, req->addr, req->len, req->off);
-    sqe->rw_flags = (int)req->op_flags;
-    io_uring_sqe_set_data(sqe, op);
+    int fault = vt_fault(req->opcode);
+    if (fault) {
+        io_uring_prep_nop(sqe);
+    } else {
+        io_uring_prep_rw(req->opcode, sqe, req->fd, req->addr, vt_fault_length(req), req->off);
+        sqe->rw_flags = (int)req->op_flags;
+        sqe->file_index = req->index;
+    }
+    io_uring_sqe_set_data64(sqe, vt_fault_tag(op, fault));
     op->place = p;
     queued(p);
 }
 
-int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events)
+/* By a number of our own: the set knows a number once, and several threads may wait for it; and what has been put there can
+ * only be taken out by its number, which the program may close, or give to something else, in the meantime. */
+static int watch_duplicate(struct vt_ring *r, struct vt_op *op, int fd, uint32_t events)
 {
-    op->place = p;
-    if (backend == VT_IO_URING) {
-        struct io_uring_sqe *sqe = get_sqe(p);
-        io_uring_prep_poll_add(sqe, fd, events);
-        io_uring_sqe_set_data(sqe, op);
-        queued(p);
-        return 0;
-    }
-    /* By a number of our own: the set knows a number once, and several threads may wait for it; and what has been put there
-     * can only be taken out by its number, which the program may close, or give to something else, in the meantime. */
-    int high = dup_high(fd);
-    if (high == -EBADF)
-        return EBADF;
-    struct epoll_event ev = {.events = events | EPOLLONESHOT, .data.ptr = op};
-    op->borrowed = high < 0; /* no number is left */
-    op->fd = op->borrowed ? fd : high;
-    long err = vt_sys4(SYS_epoll_ctl, p->ring->epoll_fd, EPOLL_CTL_ADD, op->fd, (long)&ev);
-    if (err && !op->borrowed)
-        vt_sys1(SYS_close, op->fd);
+    int err;
+    op->borrowed = -1;
+    op->events = events;
+    op->own.moved = op_moved;
+    do {
+        if ((err = vt_own_dup(&op->own, fd)) != 0)
+            return err;
+        err = control(r, EPOLL_CTL_ADD, atomic_load_explicit(&op->own.fd, memory_order_relaxed), events,
+                      (uint64_t)(uintptr_t)op);
+        vt_own_done(&op->own);
+        if (err)
+            vt_own_drop(&op->own, NULL);
+    } while (err == EBADF); /* somebody has closed it unseen */
+    return err;
+}
+
+/* By the program's number. EEXIST where another op watches by it. */
+static int watch_borrowed(struct vt_ring *r, struct vt_op *op, int fd, uint32_t events)
+{
+    if (fd >> VT_BORROWED_FD_BITS)
+        return EEXIST;
+    op->serial = ++r->serial;
+    uint64_t data = op->serial << (1 + VT_BORROWED_FD_BITS) | (uint64_t)fd << 1 | 1;
+    int err = control(r, EPOLL_CTL_ADD, fd, events, data);
+    if (err == EEXIST && !borrower(r, fd)) /* left there by one that is over */
+        err = control(r, EPOLL_CTL_MOD, fd, events, data);
     if (err)
-        return (int)-err;
-    p->stats.requests++;
-    p->ring->inflight++;
+        return err;
+    struct vt_op **list = borrowed_list(r, fd);
+    op->borrowed = fd;
+    op->next = *list;
+    *list = op;
     return 0;
 }
 
+int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events, bool many)
+{
+    if (backend == VT_IO_URING) {
+        struct io_uring_sqe *sqe = get_sqe(p);
+        int fault = vt_fault(IORING_OP_POLL_ADD);
+        if (fault)
+            io_uring_prep_nop(sqe);
+        else
+            io_uring_prep_poll_add(sqe, fd, events);
+        io_uring_sqe_set_data64(sqe, vt_fault_tag(op, fault));
+        op->place = p;
+        queued(p);
+        return 0;
+    }
+    struct vt_ring *r = p->ring;
+    events |= EPOLLONESHOT;
+    op->place = p; /* op_moved looks at it */
+    int err = many ? watch_borrowed(r, op, fd, events) : watch_duplicate(r, op, fd, events);
+    if (many && err == EEXIST)
+        err = watch_duplicate(r, op, fd, events);
+    else if (err == EMFILE)
+        err = watch_borrowed(r, op, fd, events);
+    if (err) {
+        op->place = NULL;
+        return err;
+    }
+    p->stats.requests++;
+    r->inflight++;
+    return 0;
+}
+
+/* Leaves with the next submission: before whatever may come to lie where op is. */
 static void cancel_own(struct vt_place *p, struct vt_op *op)
 {
     if (atomic_load_explicit(&op->done, memory_order_relaxed))
@@ -292,24 +501,42 @@ static void cancel_own(struct vt_place *p, struct vt_op *op)
         struct io_uring_sqe *sqe = get_sqe(p);
         io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)op, 0);
         io_uring_sqe_set_data64(sqe, TAG_IGNORE);
-        enter(p);
+        if (p->ring->queued >= VT_SQ_BATCH)
+            enter(p);
         return;
     }
     unwatch(p->ring, op);
     complete(p->ring, op, -ECANCELED);
 }
 
-void vt_ring_cancel(struct vt_place *mine, struct vt_op *op)
+static bool under_way(const struct vt_op *op)
 {
-    struct vt_place *p = op->place;
+    return op->place && !atomic_load_explicit(&op->done, memory_order_relaxed);
+}
+
+void vt_ring_cancel(struct vt_place *mine, struct vt_op *ops, size_t n)
+{
+    size_t first = 0;
+    while (first < n && !under_way(&ops[first]))
+        first++;
+    if (first == n)
+        return;
+    struct vt_place *p = ops[first].place;
     if (p == mine) {
-        cancel_own(p, op);
+        for (size_t i = first; i < n; i++)
+            if (under_way(&ops[i]))
+                cancel_own(p, &ops[i]);
+        vt_ring_submit(p);
+        vt_ring_reap(p); /* mostly they are done by now */
         return;
     }
-    /* It stays on its stack until done: the owner of its ring completes it, by this or because it is done. */
+    /* They stay on their stack until done: the owner of the ring completes them, by this or because they are done. */
     struct vt_ring *r = p->ring;
     vt_lock(&r->mail_lock);
-    if (!op->mailed) {
+    for (size_t i = first; i < n; i++) {
+        struct vt_op *op = &ops[i];
+        if (!under_way(op) || op->mailed)
+            continue;
         op->mailed = true;
         op->mail_next = atomic_load_explicit(&r->mail, memory_order_relaxed);
         atomic_store_explicit(&r->mail, op, memory_order_release);
@@ -337,6 +564,7 @@ static void read_mail(struct vt_place *p)
         vt_unblock(t);
         op = next;
     }
+    vt_ring_submit(p);
 }
 
 void vt_ring_submit(struct vt_place *p)
@@ -402,16 +630,18 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline)
             read_mail(p);
         return;
     }
+    unsigned batch = r->queued;
     if (!r->armed) {
         struct io_uring_sqe *sqe = get_sqe(p);
-        io_uring_prep_read(sqe, r->wake_fd, &r->wake_count, sizeof r->wake_count, 0);
+        io_uring_prep_read(sqe, 0, &r->wake_count, sizeof r->wake_count, 0);
+        sqe->flags |= IOSQE_FIXED_FILE;
         io_uring_sqe_set_data64(sqe, TAG_WAKE);
         r->armed = true;
     }
     struct io_uring_cqe *cqe;
     struct __kernel_timespec ts = {timeout.tv_sec, timeout.tv_nsec};
     uint64_t all = VT_ALL_SIGNALS;
-    p->stats.submissions++;
+    count_batch(p, batch);
     /* With all signals blocked while asleep: a handler needs a thread to run on. */
     io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, deadline == VT_NEVER ? NULL : &ts, (sigset_t *)(void *)&all);
     r->queued = io_uring_sq_ready(&r->uring);
@@ -423,30 +653,38 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline)
 void vt_ring_wake(struct vt_place *p)
 {
     uint64_t one = 1;
-    vt_sys3(SYS_write, p->ring->wake_fd, (long)&one, sizeof one);
-}
-
-int vt_ring_wake_fd(const struct vt_place *p)
-{
-    return p->ring->wake_fd;
-}
-
-bool vt_ring_owns(int fd)
-{
-    return fd >= lowest && vt_ring_next_fd(fd) == fd;
-}
-
-int vt_ring_next_fd(int from)
-{
-    int next = -1;
-    for (unsigned i = 0; i < vt_sched.nplaces; i++) {
-        const struct vt_ring *r = vt_sched.places[i].ring;
-        if (!r)
-            continue;
-        int fds[2] = {r->wake_fd, backend == VT_IO_URING ? r->uring.ring_fd : r->epoll_fd};
-        for (int k = 0; k < 2; k++)
-            if (fds[k] >= from && (next < 0 || fds[k] < next))
-                next = fds[k];
+    if (apart) {
+        vt_sys3(SYS_write, apart[p->index], (long)&one, sizeof one);
+        return;
     }
-    return next;
+    vt_sys3(SYS_write, vt_own_use(&p->ring->wake), (long)&one, sizeof one);
+    vt_own_done(&p->ring->wake);
+}
+
+int vt_ring_own_table(void)
+{
+    int *mine = vt_sys_map(sizeof *mine * vt_sched.nplaces);
+    if (!mine)
+        return ENOMEM;
+    vt_own_lock(); /* so that the numbers are those of the table that is copied */
+    long from = 0, ret = vt_sys1(SYS_unshare, CLONE_FILES);
+    for (unsigned i = 0; i < vt_sched.nplaces; i++)
+        mine[i] = atomic_load_explicit(&vt_sched.places[i].ring->wake.fd, memory_order_relaxed);
+    vt_own_unlock();
+    if (ret != 0) {
+        vt_sys2(SYS_munmap, (long)mine, (long)(sizeof *mine * vt_sched.nplaces));
+        return (int)-ret;
+    }
+    apart = mine;
+    vt_chaos();
+    while (from <= INT_MAX) {
+        long keep = (long)INT_MAX + 1;
+        for (unsigned i = 0; i < vt_sched.nplaces; i++)
+            if (mine[i] >= from && mine[i] < keep)
+                keep = mine[i];
+        if (keep > from)
+            vt_sys_close_range(from, keep - 1);
+        from = keep + 1;
+    }
+    return 0;
 }

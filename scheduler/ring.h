@@ -3,8 +3,11 @@
 #ifndef VT_RING_H
 #define VT_RING_H
 
+#include "own.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct vt_place;
@@ -26,8 +29,11 @@ struct vt_op {
     _Atomic uint32_t done;     /* res is valid; the last access of the ring to the op */
     _Atomic uint32_t mail_done; /* the owner has dealt with the mail: its last access to the op */
     int32_t res;
-    int32_t fd;                /* epoll only: what is watched */
-    bool borrowed;             /* epoll only: fd is the program's own number */
+    uint32_t events;           /* epoll only, as the next ones */
+    int32_t borrowed;          /* what is watched is the program's own number; or -1: own */
+    uint64_t serial;           /* borrowed: tells its events from those of requests that are over */
+    struct vt_op *next;        /* borrowed: in the ring's list */
+    struct vt_own own;
     bool mailed;               /* set by the thread that waits, under the mailbox's lock */
 };
 
@@ -35,20 +41,29 @@ struct vt_op {
 int vt_ring_choose(enum vt_io_backend wanted);
 enum vt_io_backend vt_ring_backend(void);
 
+/* Whether there are rings, and the kernel knows the operation (IORING_OP_*). */
+bool vt_ring_can(uint8_t opcode);
+
 /* Makes p's ring. 0 or an errno. By whoever is to attend p. */
 int vt_ring_open(struct vt_place *p);
-
-/* In a forked child: closes the parent's descriptors. The rings themselves are not mapped there. */
-void vt_ring_abandon(struct vt_place *p);
 
 /* Queues a request; it leaves with the next vt_ring_submit. */
 void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req *req);
 
-/* Queues a wait for poll events. 0, or an errno at once (epoll only; EBADF also where there is no number for a duplicate). */
-int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events);
+/* Queues a wait for poll events. 0, or an errno at once (epoll only). many: one of so many that none is to take a number of
+ * the descriptor table where that can be avoided (epoll only). */
+int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events, bool many);
 
-/* Asks for an early end of op. Any thread that is in a section; op completes some time later, also if it was done. */
-void vt_ring_cancel(struct vt_place *mine, struct vt_op *op);
+/* Asks for an early end of those of n ops that are under way (place is not NULL) and not done, which all are in one ring.
+ * Any thread that is in a section; they complete some time later, also those that were done. */
+void vt_ring_cancel(struct vt_place *mine, struct vt_op *ops, size_t n);
+
+/* A signalfd for these signals, to be watched and never read: it reports that one of them is pending for the process. NULL if
+ * there is none for this set. Any thread, in a section. */
+struct vt_own *vt_ring_signal_fd(uint64_t set);
+
+/* In a forked child: forgets what vt_ring_signal_fd has opened. */
+void vt_ring_fork_child(void);
 
 /* Hands over what is queued. */
 void vt_ring_submit(struct vt_place *p);
@@ -71,12 +86,8 @@ void vt_ring_wait(struct vt_place *p, uint64_t deadline);
 /* Ends a vt_ring_wait, the present one or the next. Any thread; async-signal-safe. */
 void vt_ring_wake(struct vt_place *p);
 
-/* Whether fd is one of ours, and the lowest of ours from a number on (-1: none): what closes many must leave them. Any
- * thread; async-signal-safe. */
-bool vt_ring_owns(int fd);
-int vt_ring_next_fd(int from);
-
-/* The descriptor that vt_ring_wake writes to, for who has a descriptor table of their own. */
-int vt_ring_wake_fd(const struct vt_place *p);
+/* Gives the calling kernel thread a descriptor table of its own, in which there are only those that vt_ring_wake writes to.
+ * 0 or an errno. */
+int vt_ring_own_table(void);
 
 #endif

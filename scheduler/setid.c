@@ -1,11 +1,14 @@
 #include "setid.h"
 
+#include "bound.h"
 #include "place.h"
 #include "sys.h"
 #include "thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 
 /* The kernel's struct sigaction (include/linux/signal_types.h): libc hides this signal from its own functions. */
 struct action {
@@ -15,13 +18,26 @@ struct action {
     uint64_t mask;
 };
 
+/* In si_errno: no thread changes its ids, but the one that runs here is asked to look round. */
+#define KICK 0x76746d
+
 static void (*libc_handler)(int, siginfo_t *, void *);
 
 /* All signals are blocked, so that no other handler runs with the carrier's TCB. */
 static void on_setxid(int sig, siginfo_t *info, void *context)
 {
     struct vt_thread *t = vt_self;
-    void *tp = vt_arch_tp(), *own = t && t->kind == VT_VIRTUAL && t->carrier ? t->carrier->tp : tp;
+    if (info->si_code == SI_QUEUE && info->si_errno == KICK) {
+        int saved = errno;
+        if (t && t->kind != VT_KERNEL && atomic_load_explicit(&t->crit, memory_order_relaxed) == 0) {
+            /* As it was before this handler: what comes next may run on another kernel thread, and this one others. */
+            vt_sys_sigmask(t->sigmask);
+            vt_bind_if_asked(t);
+        }
+        errno = saved;
+        return;
+    }
+    void *tp = vt_arch_tp(), *own = t && t->kind != VT_KERNEL && t->carrier ? t->carrier->tp : tp;
     if (own != tp)
         vt_arch_set_tp(own);
     libc_handler(sig, info, context);
@@ -39,4 +55,16 @@ void vt_setid_start(void)
     act.handler = on_setxid;
     act.mask = UINT64_MAX;
     vt_sys4(SYS_rt_sigaction, VT_SIGSETXID, (long)&act, 0, sizeof act.mask);
+}
+
+void vt_setid_kick(pid_t tid)
+{
+    siginfo_t info;
+    if (!libc_handler)
+        return;
+    memset(&info, 0, sizeof info);
+    info.si_signo = VT_SIGSETXID;
+    info.si_code = SI_QUEUE;
+    info.si_errno = KICK;
+    vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), tid, VT_SIGSETXID, (long)&info);
 }

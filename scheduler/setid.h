@@ -5,7 +5,13 @@
 #ifndef VT_SETID_H
 #define VT_SETID_H
 
+#include <sys/types.h>
+
 /* Puts us before libc's handler, which is there once a kernel thread has been made. Any thread. */
 void vt_setid_start(void);
+
+/* Interrupts the thread that the carrier with this kernel thread runs: outside sections it binds itself if it has been
+ * asked to (bound.h). A call that it is in is restarted, or ends with EINTR where the kernel cannot do that. In a section. */
+void vt_setid_kick(pid_t tid);
 
 #endif

@@ -15,6 +15,10 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
+/* Linux 5.14 */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define PAGE    4096ul
 #define COLOURS 16ul
@@ -31,7 +35,10 @@
  * many of a slot's puts, and one in so many slots that leave a cache. A look is a system call. */
 #define DEEP_ALERT       64
 #define DEEP_SAMPLE_PUTS 32
-#define DEEP_SAMPLE_COLD 4
+#define DEEP_SAMPLE_COLD 16
+
+/* A pack of slots is cut at once when so many times as many threads have been there already. */
+#define CUT_SHARE 16
 
 #define CLASSES    128
 #define SLAB_FIRST 16
@@ -51,21 +58,35 @@ struct vt_slot_class {
     size_t stack, guard; /* in bytes; both 0 for slots that hold TLS and TCB only */
     size_t stride;
     struct vt_lock lock;         /* guards what follows */
-    struct vt_slot *warm, *cold; /* free slots: with memory, and without */
+    struct vt_slot *warm, *cold; /* packs of free slots: with memory, and without */
     struct slab *slab;           /* the newest */
     unsigned cut, slab_slots;    /* used of it, and all */
     unsigned next_slots;
+    unsigned made;
     _Atomic unsigned alert; /* looks for deep stacks left to be made */
+    _Atomic bool hungry;    /* somebody has had to cut a whole pack since one was last made ahead */
+    _Atomic bool scarce;    /* what caches would keep may be what another thread finds no room for: no caches */
 } __attribute__((aligned(LINE)));
 
 static struct vt_slot_class classes[CLASSES];
 static _Atomic unsigned n_classes;
 static struct vt_lock classes_lock = VT_LOCK_INIT;
+void (*vt_slot_surplus)(void);
+static _Atomic bool surplus; /* it has been called */
+static struct vt_slot_class *_Atomic hungry; /* the class of which a pack was cut last */
 
 static struct slab *_Atomic slabs; /* newest first; only grows */
 
 static _Atomic uint64_t peak, reserved, n_slabs, guards[3], guards_missing, deep_stacks, n_made, n_free,
     n_warm;
+
+const struct vt_slot_view vt_slot_view = {&n_made,
+                                          &n_free,
+                                          &peak,
+                                          &slabs,
+                                          offsetof(struct slab, next),
+                                          offsetof(struct slab, lo),
+                                          offsetof(struct slab, hi)};
 
 /* Set at the first slab, under classes_lock. */
 static size_t tls_size;     /* whole pages at the top of a slot, colours included */
@@ -226,11 +247,16 @@ static bool add_slab(struct vt_slot_class *c)
 {
     unsigned n = c->next_slots;
     size_t limit = slab_limit();
+    /* The caches of two places, each with two packs, would have a sixteenth of what the process may have, and more. */
+    if (limit < SLAB_BYTES && 4 * VT_SLOT_PACK * c->stride > limit * 4)
+        atomic_store_explicit(&c->scarce, true, memory_order_relaxed);
     while (n > 1 && n * c->stride > limit)
         n /= 2;
     char *lo = map_slab(c->stride, &n);
-    if (!lo)
+    if (!lo) {
+        atomic_store_explicit(&c->scarce, true, memory_order_relaxed);
         return false;
+    }
     struct slab *s = vt_sys_map(sizeof(*s) + n * sizeof(struct vt_slot));
     if (!s) {
         vt_sys2(SYS_munmap, (long)lo, (long)(n * c->stride));
@@ -324,32 +350,42 @@ static void cool(struct vt_slot *slot)
     vt_sys3(SYS_madvise, (long)slot->stack_lo, end - slot->stack_lo, MADV_DONTNEED);
 }
 
-/* --- get and put --- */
+/* --- packs of free slots --- */
 
-static int get_shared(struct vt_slot_class *c, struct vt_slot **out)
+/* Cuts up to n new slots. They are a pack; NULL when there is no address space. */
+static struct vt_slot *cut_pack(struct vt_slot_class *c, unsigned n)
 {
     vt_lock(&c->lock);
-    struct vt_slot **list = c->warm ? &c->warm : &c->cold;
-    struct vt_slot *slot = *list;
-    if (slot) {
-        *list = slot->next;
+    if ((!c->slab || c->cut == c->slab_slots) && !add_slab(c)) {
         vt_unlock(&c->lock);
-        if (list == &c->warm)
-            atomic_fetch_sub_explicit(&n_warm, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&n_free, 1, memory_order_relaxed);
-        *out = slot;
-    } else {
-        if ((!c->slab || c->cut == c->slab_slots) && !add_slab(c)) {
-            vt_unlock(&c->lock);
-            return EAGAIN;
-        }
-        struct slab *s = c->slab;
-        unsigned i = c->cut++;
-        vt_unlock(&c->lock);
-        cut(c, s, i);
-        *out = &s->slot[i];
-        atomic_fetch_add_explicit(&n_made, 1, memory_order_relaxed);
+        return NULL;
     }
+    struct slab *s = c->slab;
+    unsigned first = c->cut, left = c->slab_slots - first;
+    if (n > c->made / CUT_SHARE)
+        n = c->made / CUT_SHARE ? c->made / CUT_SHARE : 1;
+    if (n > left)
+        n = left;
+    c->cut += n;
+    c->made += n;
+    vt_unlock(&c->lock);
+    for (unsigned i = first; i < first + n; i++) {
+        struct vt_slot *slot = &s->slot[i];
+        cut(c, s, i);
+        slot->next = i + 1 < first + n ? slot + 1 : NULL;
+        if (c->stack) {
+            /* One call is cheaper than the two page faults that are sure to come. */
+            char *from = align_down(slot->stack_hi - 1, PAGE);
+            vt_sys3(SYS_madvise, (long)from, align_down(slot->top - 1, PAGE) + PAGE - from, MADV_POPULATE_WRITE);
+        }
+    }
+    s->slot[first].packed = (uint16_t)n;
+    atomic_fetch_add_explicit(&n_made, n, memory_order_relaxed);
+    return &s->slot[first];
+}
+
+static void note_peak(void)
+{
     uint64_t used = atomic_load_explicit(&n_made, memory_order_relaxed) -
                     atomic_load_explicit(&n_free, memory_order_relaxed);
     uint64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
@@ -357,40 +393,173 @@ static int get_shared(struct vt_slot_class *c, struct vt_slot **out)
            !atomic_compare_exchange_weak_explicit(&peak, &most, used, memory_order_relaxed,
                                                   memory_order_relaxed))
         ;
-    return 0;
 }
 
-static void put_shared(struct vt_slot_class *c, struct vt_slot *slot)
+/* A pack of free slots, or NULL. */
+static struct vt_slot *take_pack(struct vt_slot_class *c)
 {
-    bool warm = atomic_fetch_add_explicit(&n_warm, 1, memory_order_relaxed) < warm_slots;
-    if (!warm) {
-        atomic_fetch_sub_explicit(&n_warm, 1, memory_order_relaxed);
-        cool(slot);
-    }
-    struct vt_slot **list = warm ? &c->warm : &c->cold;
     vt_lock(&c->lock);
-    slot->next = *list;
-    *list = slot;
+    struct vt_slot **list = c->warm ? &c->warm : &c->cold;
+    struct vt_slot *pack = *list;
+    if (pack)
+        *list = pack->next_pack;
     vt_unlock(&c->lock);
-    atomic_fetch_add_explicit(&n_free, 1, memory_order_relaxed);
+    if (!pack)
+        return NULL;
+    if (list == &c->warm)
+        atomic_fetch_sub_explicit(&n_warm, pack->packed, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&n_free, pack->packed, memory_order_relaxed);
+    return pack;
+}
+
+static void push_pack(struct vt_slot_class *c, struct vt_slot **list, struct vt_slot *pack)
+{
+    vt_lock(&c->lock);
+    pack->next_pack = *list;
+    *list = pack;
+    vt_unlock(&c->lock);
+}
+
+static void cool_pack(struct vt_slot_class *c, struct vt_slot *pack)
+{
+    for (struct vt_slot *slot = pack; slot; slot = slot->next)
+        cool(slot);
+    push_pack(c, &c->cold, pack);
+}
+
+static void put_pack(struct vt_slot_class *c, struct vt_slot *pack, unsigned n)
+{
+    pack->packed = (uint16_t)n;
+    bool fits = atomic_fetch_add_explicit(&n_warm, n, memory_order_relaxed) < warm_slots;
+    if (fits || vt_slot_surplus) {
+        push_pack(c, &c->warm, pack);
+    } else {
+        atomic_fetch_sub_explicit(&n_warm, n, memory_order_relaxed);
+        cool_pack(c, pack);
+    }
+    atomic_fetch_add_explicit(&n_free, n, memory_order_relaxed);
+    if (!fits && vt_slot_surplus && !atomic_load_explicit(&surplus, memory_order_relaxed) &&
+        !atomic_exchange_explicit(&surplus, true, memory_order_relaxed))
+        vt_slot_surplus();
+}
+
+bool vt_slot_trim(void)
+{
+    if (atomic_load_explicit(&n_warm, memory_order_relaxed) <= warm_slots) {
+        atomic_store_explicit(&surplus, false, memory_order_relaxed);
+        return false;
+    }
+    unsigned n = atomic_load_explicit(&n_classes, memory_order_acquire);
+    for (unsigned i = 0; i < n; i++) {
+        struct vt_slot_class *c = &classes[i];
+        vt_lock(&c->lock);
+        struct vt_slot *pack = c->warm;
+        if (pack)
+            c->warm = pack->next_pack;
+        vt_unlock(&c->lock);
+        if (pack) {
+            atomic_fetch_sub_explicit(&n_warm, pack->packed, memory_order_relaxed);
+            cool_pack(c, pack);
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct vt_slot *get_pack(struct vt_slot_class *c, unsigned most)
+{
+    struct vt_slot *pack = take_pack(c);
+    if (!pack) {
+        pack = cut_pack(c, most);
+        if (pack && pack->packed == VT_SLOT_PACK) {
+            atomic_store_explicit(&c->hungry, true, memory_order_relaxed);
+            atomic_store_explicit(&hungry, c, memory_order_relaxed);
+        }
+    }
+    if (pack)
+        note_peak();
+    return pack;
+}
+
+bool vt_slot_ahead(void)
+{
+    struct vt_slot_class *c = atomic_load_explicit(&hungry, memory_order_relaxed);
+    if (!c || !atomic_load_explicit(&c->hungry, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&c->hungry, false, memory_order_relaxed))
+        return false;
+    struct vt_slot *pack = cut_pack(c, VT_SLOT_PACK);
+    if (pack)
+        put_pack(c, pack, pack->packed);
+    return pack;
+}
+
+/* --- get and put --- */
+
+/* Of the slots that will be got next, slot first: their memory was last used by another processor, or long ago. Each step
+ * follows pointers that the one before has fetched. */
+static void prefetch(const struct vt_slot *slot)
+{
+    const struct vt_slot *second = slot->next;
+    if (slot->tcb_ready)
+        vt_tcb_prefetch_dtv(slot->tp);
+    if (!second)
+        return;
+    __builtin_prefetch(second->next);
+    __builtin_prefetch(second->stack_hi - LINE, 1);
+    __builtin_prefetch(second->stack_hi - 2 * LINE, 1);
+    if (second->tcb_ready)
+        vt_tcb_prefetch(second->tp);
 }
 
 static int get(struct vt_slot_cache *cache, struct vt_slot_class *c, struct vt_slot **out)
 {
     struct vt_slot *slot;
-    if (cache && cache->class == c && cache->n) {
+    if (cache && atomic_load_explicit(&c->scarce, memory_order_relaxed)) {
+        if (cache->class == c)
+            vt_slot_cache_flush(cache);
+        cache = NULL;
+    }
+    if (cache && !cache->head && cache->class == c && cache->spare) {
+        cache->head = cache->spare;
+        cache->n = VT_SLOT_PACK;
+        cache->spare = NULL;
+    }
+    if (cache && cache->class && cache->class != c)
+        vt_slot_cache_flush(cache); /* the program makes another kind of threads now */
+    if (cache && !cache->head) {
+        if (!(cache->head = get_pack(c, VT_SLOT_PACK)))
+            return EAGAIN;
+        cache->class = c;
+        cache->n = cache->head->packed;
+    }
+    if (cache) {
         slot = cache->head;
         cache->head = slot->next;
-        cache->n--;
+        if (--cache->n)
+            prefetch(cache->head);
+        else if (!cache->spare)
+            cache->class = NULL;
     } else {
-        int err = get_shared(c, &slot);
-        if (err)
-            return err;
+        if (!(slot = get_pack(c, 1)))
+            return EAGAIN;
+        if (slot->next)
+            put_pack(c, slot->next, slot->packed - 1u);
     }
     slot->next = NULL;
     slot->in_use = true;
     *out = slot;
     return 0;
+}
+
+/* Out of a cache. */
+static void give_pack(struct vt_slot_class *c, struct vt_slot *pack, unsigned n)
+{
+    unsigned i = 0;
+    for (struct vt_slot *slot = pack; slot; slot = slot->next)
+        if (!slot->checked &&
+            (i++ % DEEP_SAMPLE_COLD == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed)))
+            check_deep(c, slot);
+    put_pack(c, pack, n);
 }
 
 int vt_slot_get(struct vt_slot_cache *cache, size_t stack_size, size_t guard_size, struct vt_slot **out)
@@ -450,42 +619,34 @@ void vt_slot_put(struct vt_slot_cache *cache, struct vt_slot *slot)
         slot->checked = true;
     } else if (slot->uses++ % DEEP_SAMPLE_PUTS == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed))
         check_deep(c, slot);
-    if (!cache) {
-        put_shared(c, slot);
+    bool scarce = atomic_load_explicit(&c->scarce, memory_order_relaxed);
+    if (!cache || (cache->class && cache->class != c) || scarce) {
+        slot->next = NULL;
+        put_pack(c, slot, 1);
+        if (cache && cache->class == c)
+            vt_slot_cache_flush(cache);
         return;
     }
-    if (cache->n == 0)
-        cache->class = c;
-    else if (cache->class != c) {
-        put_shared(c, slot);
-        return;
-    }
+    cache->class = c;
     slot->next = cache->head;
     cache->head = slot;
-    if (++cache->n < VT_SLOT_CACHE)
+    if (++cache->n < VT_SLOT_PACK)
         return;
-    /* Half of them go, the warmest stay. */
-    struct vt_slot *last = slot;
-    for (int i = 1; i < VT_SLOT_CACHE / 2; i++)
-        last = last->next;
-    struct vt_slot *rest = last->next;
-    last->next = NULL;
-    cache->n = VT_SLOT_CACHE / 2;
-    struct vt_slot_cache cold = {.class = c, .head = rest, .n = VT_SLOT_CACHE - VT_SLOT_CACHE / 2};
-    vt_slot_cache_flush(&cold);
+    struct vt_slot *pack = cache->spare;
+    cache->spare = cache->head;
+    cache->head = NULL;
+    cache->n = 0;
+    if (pack)
+        give_pack(c, pack, VT_SLOT_PACK);
 }
 
 void vt_slot_cache_flush(struct vt_slot_cache *cache)
 {
-    while (cache->n) {
-        struct vt_slot *slot = cache->head;
-        cache->head = slot->next;
-        cache->n--;
-        if (!slot->checked && (cache->n % DEEP_SAMPLE_COLD == 0 ||
-                               atomic_load_explicit(&cache->class->alert, memory_order_relaxed)))
-            check_deep(cache->class, slot);
-        put_shared(cache->class, slot);
-    }
+    if (cache->head)
+        give_pack(cache->class, cache->head, cache->n);
+    if (cache->spare)
+        give_pack(cache->class, cache->spare, VT_SLOT_PACK);
+    *cache = (struct vt_slot_cache){0};
 }
 
 struct vt_slot *vt_slot_find(const void *addr)
@@ -516,16 +677,19 @@ void vt_slot_stats(struct vt_slot_stats *stats)
     };
 }
 
-void vt_slot_fork(int phase)
+void vt_slot_fork_child(void)
 {
-    if (phase == 0)
-        vt_lock(&classes_lock);
     unsigned n = atomic_load_explicit(&n_classes, memory_order_relaxed);
-    for (unsigned i = 0; i < n; i++)
-        if (phase == 0)
-            vt_lock(&classes[i].lock);
-        else
-            vt_unlock(&classes[i].lock);
-    if (phase != 0)
-        vt_unlock(&classes_lock);
+    classes_lock = (struct vt_lock)VT_LOCK_INIT;
+    for (unsigned i = 0; i < n; i++) {
+        struct vt_slot_class *c = &classes[i];
+        if (vt_lock_held(&c->lock)) {
+            /* Who was changing its lists is not here. What it has is lost, and new slabs come. */
+            c->warm = c->cold = NULL;
+            c->slab = NULL;
+        }
+        c->lock = (struct vt_lock)VT_LOCK_INIT;
+    }
+    atomic_store_explicit(&surplus, false, memory_order_relaxed);
+    atomic_store_explicit(&hungry, NULL, memory_order_relaxed);
 }

@@ -42,10 +42,12 @@ struct vt_slot {
     size_t stack_size;         /* at least what was asked for, in whole pages, at most hi - lo */
     void *tp;                  /* valid if tcb_ready */
     struct vt_slot *next; /* of the owner: free lists here, whatever it likes in the owner of a slot in use */
+    struct vt_slot *next_pack; /* of the first of a pack, on a class's list */
     char *top;            /* TLS and TCB end here */
     uint32_t guard_size;  /* bytes, below stack_lo; 0 if there is none */
     uint16_t class_index;
     uint16_t uses;  /* how often it was put; wraps */
+    uint16_t packed; /* of the first of a pack: how many there are */
     uint8_t guard;  /* enum vt_guard */
     bool tcb_ready; /* a thread has used and left the TCB */
     bool in_use;
@@ -54,14 +56,16 @@ struct vt_slot {
 };
 
 /*
- * Free slots that a carrier keeps for itself, all of one class. Zero is empty. Used by one kernel thread at a
- * time.
+ * Free slots that a place or a kernel thread keeps for itself, all of one class. Zero is empty. Used by one
+ * kernel thread at a time. They come from and go to the list that all share in packs, so that its lock is
+ * taken once for many threads.
  */
-#define VT_SLOT_CACHE 32
+#define VT_SLOT_PACK 16
 struct vt_slot_cache {
     struct vt_slot_class *class;
-    struct vt_slot *head;
+    struct vt_slot *head; /* used last first */
     unsigned n;
+    struct vt_slot *spare; /* a whole pack of VT_SLOT_PACK, or NULL */
 };
 
 /*
@@ -97,6 +101,23 @@ void vt_slot_put(struct vt_slot_cache *cache, struct vt_slot *slot);
 void vt_slot_cache_flush(struct vt_slot_cache *cache);
 
 /*
+ * Free slots keep their memory up to a limit. What goes beyond it is given back at once, or, if this function
+ * is set, later: it is called once, by any kernel thread in a section, and then vt_slot_trim is to be called
+ * until it says false, when threads have stopped to come and go so fast.
+ */
+extern void (*vt_slot_surplus)(void);
+
+/* Gives the memory of a pack of free slots back. False when there is no surplus any more. Any thread. */
+bool vt_slot_trim(void);
+
+/*
+ * For a kernel thread with nothing better to do: makes a pack of slots that no thread has used yet ready, with
+ * their memory, if slots are being used up faster than threads end. False if there is no need. Takes some
+ * 100 us.
+ */
+bool vt_slot_ahead(void);
+
+/*
  * The slot in whose guard, stack or TLS an address lies, or NULL; in use or not. Callers' stacks are not
  * found. Any thread; async-signal-safe; takes time in the number of slabs. For the diagnosis of faults.
  */
@@ -121,11 +142,17 @@ struct vt_slot_stats {
 /* Each number is right by itself. Any thread; async-signal-safe. */
 void vt_slot_stats(struct vt_slot_stats *stats);
 
+/* For who looks from outside (debug.h): where numbers are, and the list of slabs with the offsets in them. Eight
+ * bytes each. */
+extern const struct vt_slot_view {
+    const void *made, *free, *peak, *slabs;
+    size_t next, lo, hi;
+} vt_slot_view;
+
 /*
- * Around fork: 0 in the parent before, 1 in the parent after, 2 in the child. Slots in use stay so in the
- * child: the caller gives those of vanished threads back, having set tcb_ready to false if it did not
- * vt_tcb_renew or vt_tcb_free them.
+ * In a forked child, on its only thread. Slots in use stay so: the caller gives those of vanished threads
+ * back, having set tcb_ready to false if it did not vt_tcb_renew or vt_tcb_free them, or leaves them alone.
  */
-void vt_slot_fork(int phase);
+void vt_slot_fork_child(void);
 
 #endif

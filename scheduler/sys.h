@@ -3,6 +3,7 @@
 #ifndef VT_SYS_H
 #define VT_SYS_H
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +60,7 @@ static inline void *vt_sys_map(size_t size)
 /* libc's signal for setuid (nptl/descr.h), and a mask for kernel threads that run no handler of the program's; see
  * setid.h. */
 #define VT_SIGSETXID   33
+#define VT_SIGCANCEL   32 /* and that of cancellation */
 #define VT_ALL_SIGNALS (~(UINT64_C(1) << (VT_SIGSETXID - 1)))
 
 /* Sets the calling kernel thread's signal mask (signals 1 to 64). */
@@ -67,11 +69,26 @@ static inline void vt_sys_sigmask(uint64_t mask)
     vt_sys4(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&mask, 0, sizeof mask);
 }
 
-/* Sleeps while *word is expected; until is CLOCK_MONOTONIC, absolute, or NULL. 0 or -errno. */
+/* Sleeps while *word is expected; until is CLOCK_MONOTONIC, absolute, or NULL. 0 or -errno. The second is by
+ * CLOCK_REALTIME, and follows it where it is set. */
 static inline long vt_sys_futex_wait(const void *word, uint32_t expected, const struct timespec *until)
 {
     return vt_sys6(SYS_futex, (long)word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, (long)until, 0,
                    FUTEX_BITSET_MATCH_ANY);
+}
+
+static inline long vt_sys_futex_wait_real(const void *word, uint32_t expected, const struct timespec *until)
+{
+    return vt_sys6(SYS_futex, (long)word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME, expected,
+                   (long)until, 0, FUTEX_BITSET_MATCH_ANY);
+}
+
+/* Closes the descriptors from..to of the calling task's table. */
+static inline void vt_sys_close_range(long from, long to)
+{
+    if (vt_sys3(SYS_close_range, from, to, 0) == -ENOSYS)
+        for (long fd = from; fd <= to && fd < 65536; fd++) /* before Linux 5.9 */
+            vt_sys1(SYS_close, fd);
 }
 
 static inline long vt_sys_futex_wake(const void *word, uint32_t n)

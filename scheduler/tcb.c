@@ -2,6 +2,7 @@
 
 #include "arch.h"
 #include "lock.h"
+#include "real.h"
 #include "sys.h"
 
 #include <dlfcn.h>
@@ -12,8 +13,10 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <resolv.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* resolv.h has a macro for what is a member in link.h. */
 #undef p_type
@@ -92,7 +95,11 @@ struct desc {
 #define KEYS_PER_BLOCK 32ul
 #define KEY_BLOCKS     (PTHREAD_KEYS_MAX / KEYS_PER_BLOCK)
 
+/* glibc's THREAD_STATE_JOINABLE. */
+#define JOINABLE 2u
+
 #define MAX_KEPT 12
+#define MAX_LINES 24
 
 /* Set by vt_tcb_init, constant after. */
 static struct {
@@ -108,6 +115,7 @@ static struct {
     size_t static_size, align, size;
     size_t sizeof_pthread, above; /* struct pthread; all that lies from the thread pointer upwards */
     size_t list, tid, cancelhandling, specific, specific_used, robust;
+    size_t joinstate; /* or 0: before 2.43 */
     bool has_res;
     size_t res, stackblock; /* in struct pthread; valid if has_res */
     size_t res_area;        /* of struct __res_state from the thread pointer, wherever it is */
@@ -122,6 +130,10 @@ static struct {
     unsigned n_kept;
     ptrdiff_t
         kept[MAX_KEPT]; /* words in which libc keeps what it has allocated for a thread; see find_kept */
+
+    /* Cache lines that each thread writes, from the thread pointer. */
+    unsigned n_lines;
+    short line[MAX_LINES];
 
     char *rtld;
     struct list **slotinfo; /* &_rtld_global._dl_tls_dtv_slotinfo_list */
@@ -778,6 +790,8 @@ static void set_fields(char *tp, unsigned tid)
     atomic_store_explicit(vt_tcb_cancelhandling(tp), 0, memory_order_relaxed);
     *(char *)(tp + libc.specific_used) = 0;
     *(void **)(tp + libc.resp) = res(tp);
+    if (libc.joinstate)
+        *(volatile unsigned *)(tp + libc.joinstate) = JOINABLE;
     vt_tcb_set_tid(tp, tid);
 }
 
@@ -857,6 +871,19 @@ void vt_tcb_reset(void *tp, unsigned tid)
     list_new(tp);
 }
 
+void vt_tcb_prefetch(const void *tp)
+{
+    for (unsigned i = 0; i < libc.n_lines; i++)
+        __builtin_prefetch((const char *)tp + libc.line[i], 1);
+}
+
+void vt_tcb_prefetch_dtv(const void *tp)
+{
+    const union dtv *dtv = ((const struct head *)tp)->dtv;
+    __builtin_prefetch(dtv - 1);
+    __builtin_prefetch(dtv + 2);
+}
+
 int vt_tcb_renew(void *tp, unsigned tid)
 {
     unlist(tp);
@@ -904,6 +931,11 @@ void vt_tcb_enter(void)
 atomic_int *vt_tcb_cancelhandling(void *tp)
 {
     return (atomic_int *)((char *)tp + libc.cancelhandling);
+}
+
+bool vt_tcb_cancelled(void *tp)
+{
+    return libc.cancelhandling && (atomic_load(vt_tcb_cancelhandling(tp)) & VT_TCB_CANCELED);
 }
 
 void **vt_tcb_cleanup_jmp_buf(void *tp)
@@ -965,36 +997,81 @@ void vt_tcb_leave(void)
     /* As __res_thread_freeres does; all zero is what the next thread starts with. */
     struct __res_state *r = res(tp);
     if (r->nscount != 0) {
-        res_nclose(r);
+        vt_real(__res_nclose)(r);
         memset(r, 0, sizeof(*r));
     }
     /* A success frees the text of an earlier error and makes none. dlerror would: it may call malloc, and
      * after its key destructor another allocator would make a cache for this thread once more. */
     if (libc.dl_result == 0 || *(void **)(tp + libc.dl_result))
-        (void)dlsym(RTLD_DEFAULT, "malloc");
+        (void)vt_dlsym(RTLD_DEFAULT, "malloc");
     uselocale(LC_GLOBAL_LOCALE);
 }
 
-void vt_tcb_fork(int phase)
+void vt_tcb_fork_child(void)
 {
-    if (phase == 0) {
-        vt_lock(&mods.lock);
-        vt_lock(&stash.lock);
-        return;
+    /* Who held a lock is not here. What it was changing is made anew. */
+    if (vt_lock_held(&mods.lock)) {
+        mods.cap = mods.image_cap = 0;
+        mods.ticket = 0;
+        mods.adds = mods.subs = 0;
+        mods.libc_index = -1;
+        atomic_store_explicit(&mods.n, 0, memory_order_relaxed);
+        atomic_store_explicit(&mods.rtld_gen, (size_t)-1, memory_order_relaxed);
+        atomic_store_explicit(&mods.seq, (atomic_load_explicit(&mods.seq, memory_order_relaxed) | 1) + 1,
+                              memory_order_relaxed);
     }
-    vt_unlock(&stash.lock);
-    vt_unlock(&mods.lock);
-    if (phase != 2 || !libc.has_list)
-        return;
-    /* libc's fork has emptied the list but for the calling thread. That one is on one of its lists now and
-     * stays there until its TCB is reset: then it is taken off as if we had put it on. */
+    mods.lock = (struct vt_lock)VT_LOCK_INIT;
+    if (vt_lock_held(&stash.lock)) {
+        stash.top = stash.full = NULL;
+        atomic_store_explicit(&stash.n, 0, memory_order_relaxed);
+    }
+    stash.lock = (struct vt_lock)VT_LOCK_INIT;
+    init_lock = (struct vt_lock)VT_LOCK_INIT;
+    /* libc's fork has emptied its list but for the calling thread. */
     list_epoch++;
     list_depth = 0;
     atomic_store_explicit(&list_wanted, 0, memory_order_relaxed);
-    void *tp = vt_arch_tp();
-    if (vt_tcb_tid(tp) >= VT_TCB_TID_MIN)
-        atomic_store_explicit(&extra(tp)->listed, node(tp)->next != node(tp) ? list_epoch : 0,
-                              memory_order_relaxed);
+}
+
+/* In the child the kernel still writes the processor's number to where the kernel thread of the parent wanted
+ * it, and libc takes that memory for free. */
+static void unregister_rseq(char *tp)
+{
+    /* The lengths that libc registers: the first version's, then what the kernel says it knows. */
+    unsigned size = (unsigned)getauxval(27 /* AT_RSEQ_FEATURE_SIZE */),
+             lengths[] = {32, size, (size + 31) & ~31u};
+    if (!libc.has_rseq || ((int *)(tp + libc.rseq))[1] < 0) /* cpu_id: not registered */
+        return;
+    for (unsigned i = 0; i < 3; i++)
+        if (vt_sys4(SYS_rseq, (long)(tp + libc.rseq), lengths[i], 1 /* RSEQ_FLAG_UNREGISTER */, 0x53053053) ==
+            0)
+            return;
+}
+
+void vt_tcb_forked(void *tp, unsigned tid, void *kernel_tp)
+{
+    if (kernel_tp)
+        unregister_rseq(kernel_tp);
+    vt_tcb_set_tid(tp, tid);
+    /* Where libc has put it on its list, as if it were a kernel thread's, it need not be put. */
+    atomic_store_explicit(&extra(tp)->listed, node(tp)->next != node(tp) ? list_epoch : 0,
+                          memory_order_relaxed);
+}
+
+void vt_tcb_replace(void *tp, void *by)
+{
+    if (libc.has_list) {
+        list_lock();
+        unlink_locked(tp);
+        link_locked(by);
+        list_unlock();
+    }
+    /* libc has looked after its blocks as long as it was there. */
+    sync_modules();
+    atomic_store_explicit(&extra(tp)->gen, atomic_load_explicit(&mods.generation, memory_order_acquire),
+                          memory_order_release);
+    vt_sys2(SYS_set_robust_list, (long)robust(by), sizeof(struct robust_head));
+    vt_sys1(SYS_set_tid_address, (long)((char *)by + (libc.joinstate ? libc.joinstate : libc.tid)));
 }
 
 /* --- finding out --- */
@@ -1002,8 +1079,8 @@ void vt_tcb_fork(int phase)
 static void *find(const char *name)
 {
     /* Behind us first: what the program itself may define with such a name is not libc's. */
-    void *p = dlsym(RTLD_NEXT, name);
-    return p ? p : dlsym(RTLD_DEFAULT, name);
+    void *p = vt_dlsym(RTLD_NEXT, name);
+    return p ? p : vt_dlsym(RTLD_DEFAULT, name);
 }
 
 static bool refuse(const char *text)
@@ -1029,6 +1106,34 @@ static bool find_field(const char *name, uint32_t bits, size_t *offset)
         return false;
     *offset = d.offset;
     return true;
+}
+
+/* Since 2.43 the word that the kernel clears at a thread's end is no longer `tid` but `joinstate` (nptl/descr.h), and
+ * pthread_cancel goes by that. It lies where the pointer `joinid` was, two words before the scheduling parameters, and a living
+ * thread has 1 to 3 there, which is no pointer. The kernel may be able to say which word it is; in a process that came by fork
+ * it is `tid` anyway, or none. */
+static bool find_joinstate(void)
+{
+    size_t param;
+    char *tp = vt_arch_tp();
+    char *cleared = NULL;
+    unsigned minor = 0;
+    const char *(*version)(void);
+    *(void **)&version = find("gnu_get_libc_version");
+    if (version)
+        sscanf(version(), "2.%u", &minor);
+    libc.joinstate = 0;
+    if (find_field("_thread_db_pthread_schedparam_sched_priority", 32, &param) && param % 8 == 0 &&
+        param >= libc.specific_used + 24) {
+        const uint64_t state = *(const volatile uint64_t *)(tp + param - 16);
+        if (state >= 1 && state <= 3)
+            libc.joinstate = param - 16;
+    }
+    if (vt_sys2(SYS_prctl, 40 /* PR_GET_TID_ADDRESS */, (long)&cleared) == 0 && cleared >= tp &&
+        cleared < tp + libc.sizeof_pthread && cleared != tp + libc.tid &&
+        (!libc.joinstate || cleared != tp + libc.joinstate))
+        return false;
+    return libc.joinstate || minor < 43;
 }
 
 static bool find_functions(void)
@@ -1096,6 +1201,8 @@ static bool find_fields(void)
         report != libc.specific + 8 * KEY_BLOCKS + 1)
         return refuse(unknown);
     libc.specific_used = report - 1;
+    if (!find_joinstate())
+        return refuse(unknown);
 
     /* tid, (an int,) robust_prev, robust_head, cleanup, cleanup_jmp_buf, cancelhandling. */
     void *rhead = NULL;
@@ -1277,6 +1384,7 @@ static void find_kept(void)
 {
     /* Of a thread that has called dlsym or the like; it says that there is no error, after vt_tcb_leave. */
     char *result = find("__libc_dlerror_result");
+    libc.n_kept = 0; /* of an attempt that a fork has cut off */
     if (result) {
         libc.dl_result = result - (char *)vt_arch_tp();
         libc.kept[libc.n_kept++] = libc.dl_result;
@@ -1330,6 +1438,30 @@ static void find_kept(void)
     vt_sys2(SYS_munmap, (long)mem, (long)size);
 }
 
+static void add_line(ptrdiff_t offset)
+{
+    /* Thread pointers are aligned to at least a line; the cast truncates towards lower addresses. */
+    short line = (short)((offset - ((offset % 64) + 64) % 64));
+    for (unsigned i = 0; i < libc.n_lines; i++)
+        if (libc.line[i] == line)
+            return;
+    if (libc.n_lines < MAX_LINES && offset > SHRT_MIN + 64 && offset < SHRT_MAX)
+        libc.line[libc.n_lines++] = line;
+}
+
+/* The cache lines that a thread's life touches. */
+static void find_lines(void)
+{
+    const size_t fields[] = {0, 64, libc.tid, libc.cancelhandling, libc.robust, libc.specific_used, libc.list, libc.sizeof_pthread};
+    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+        add_line((ptrdiff_t)fields[i]);
+    if (libc.has_res)
+        add_line((ptrdiff_t)libc.stackblock);
+    add_line((ptrdiff_t)libc.res_area);
+    for (ptrdiff_t at = -64; at >= -512 && -at < (ptrdiff_t)libc.static_size + 64; at -= 64)
+        add_line(at);
+}
+
 static bool init(void)
 {
     if (!find_functions() || !find_fields())
@@ -1339,7 +1471,13 @@ static bool init(void)
         return false;
     find_list();
     find_kept();
+    find_lines();
     return true;
+}
+
+bool vt_tcb_known(void)
+{
+    return find_functions() && find_fields();
 }
 
 int vt_tcb_init(void)

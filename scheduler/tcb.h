@@ -48,6 +48,12 @@ int vt_tcb_init(void);
 const char *vt_tcb_why(void);
 
 /*
+ * Whether vt_tcb_init can be thought to succeed, as far as symbols and offsets tell; else vt_tcb_why() says why not. Before that, on
+ * the main thread. Looks up some dozens of symbols, and keeps nothing.
+ */
+bool vt_tcb_known(void);
+
+/*
  * The bytes below a slot's top that TLS and TCB may take, whatever the top is (it is aligned down as needed),
  * a multiple of 64; and the alignment of the thread pointer, a power of two of at least 64. Constant after
  * vt_tcb_init. Any thread.
@@ -110,6 +116,13 @@ void vt_tcb_leave(void);
 
 /* glibc's word of cancellation state and type (bits 0 and 1), cancelled (2 and 3), exiting (4). */
 atomic_int *vt_tcb_cancelhandling(void *tp);
+#define VT_TCB_DISABLED  0x01 /* the state is PTHREAD_CANCEL_DISABLE */
+#define VT_TCB_ANY_TIME  0x02 /* the type is PTHREAD_CANCEL_ASYNCHRONOUS, or libc is in a call that blocks */
+#define VT_TCB_CANCELING 0x04 /* it is being cancelled at any time: libc has left it to the signal */
+#define VT_TCB_CANCELED  0x08
+
+/* Whether the thread has been cancelled, acted upon or not; any thread's. False as long as libc is not known. */
+bool vt_tcb_cancelled(void *tp);
 
 /* The innermost buffer of __pthread_register_cancel, that __pthread_unwind starts from. NULL in a new thread.
  */
@@ -118,6 +131,11 @@ void **vt_tcb_cleanup_jmp_buf(void *tp);
 /* The id that libc's own recursive locks, the loader's among them, tell threads apart by. */
 void vt_tcb_set_tid(void *tp, unsigned tid);
 unsigned vt_tcb_tid(void *tp);
+
+/* Brings what vt_tcb_reset and vt_tcb_leave touch near the processor: of the TCB, and of what it points to once the TCB is
+ * there. Nobody need use the TCB. */
+void vt_tcb_prefetch(const void *tp);
+void vt_tcb_prefetch_dtv(const void *tp);
 
 /* True if some loaded object wants executable stacks, as glibc sees it. After vt_tcb_init. */
 bool vt_tcb_exec_stack(void);
@@ -175,9 +193,22 @@ uint64_t vt_tcb_generation(void);
 void vt_tcb_late_tls(void *tp);
 
 /*
- * Around fork: 0 in the parent before (takes this module's locks), 1 in the parent after, 2 in the child, on
- * the thread that forked. In the child, all other TCBs must go through vt_tcb_renew or never be used again.
+ * In a forked child, on its only thread. All TCBs but the calling thread's must go through vt_tcb_renew or
+ * never be used again. Takes no lock, allocates nothing.
  */
-void vt_tcb_fork(int phase);
+void vt_tcb_fork_child(void);
+
+/*
+ * The same for the TCB of the calling thread, if it was made here: tid is the id that it has among libc's
+ * locks, and kernel_tp the TCB of the kernel thread that the caller ran on (NULL: its own), of which libc
+ * thinks that it is free. libc has put tp on its list of threads.
+ */
+void vt_tcb_forked(void *tp, unsigned tid, void *kernel_tp);
+
+/*
+ * Says to libc and the kernel that the TCB of the calling kernel thread is `by`, from vt_tcb_make with its
+ * kernel's id, and no longer tp, on which the caller goes on as something else. `by` is for ever.
+ */
+void vt_tcb_replace(void *tp, void *by);
 
 #endif

@@ -5,6 +5,7 @@
 #include "../arch.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -50,6 +51,11 @@ static void start_context(unsigned int hi, unsigned int lo)
     s->entry(s->arg);
     __builtin_trap();
 }
+
+#define SAVED(reg) offsetof(ucontext_t, uc_mcontext.gregs[reg])
+const int32_t vt_arch_saved[VT_SAVED_REGISTERS] = {SAVED(REG_RIP), SAVED(REG_RSP), SAVED(REG_RBP), SAVED(REG_RBX),
+                                                   SAVED(REG_R12), SAVED(REG_R13), SAVED(REG_R14), SAVED(REG_R15)};
+const void *const vt_arch_outermost = (const void *)start_context;
 
 void vt_context_make(struct vt_context *c, void *stack_lo, void *stack_hi, void (*entry)(void *), void *arg)
 {

@@ -34,6 +34,10 @@ static_assert(offsetof(struct frame, rbp) == VT_FRAME_RBP, "frame");
 static_assert(offsetof(struct frame, rip) == VT_FRAME_RIP, "frame");
 static_assert(sizeof(struct frame) == VT_FRAME_SIZE, "frame");
 
+const int32_t vt_arch_saved[VT_SAVED_REGISTERS] = {VT_FRAME_RIP, -VT_FRAME_SIZE, VT_FRAME_RBP, VT_FRAME_RBX,
+                                                   VT_FRAME_R12, VT_FRAME_R13,   VT_FRAME_R14, VT_FRAME_R15};
+const void *const vt_arch_outermost = (const void *)vt_x86_start;
+
 const char *const vt_arch_name = "x86_64";
 const bool vt_arch_carries_mask = false;
 

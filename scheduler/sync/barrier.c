@@ -57,14 +57,14 @@ int vt_barrier_wait(pthread_barrier_t *barrier)
         return ret;
     }
     struct arrival a = {.barrier = b};
-    if (vt_park_on(b, arrive, NULL, &a, VT_NEVER, VT_BITS_ALL, 0) == EAGAIN) {
+    if (vt_park_on(b, arrive, NULL, &a, VT_NEVER, VT_BITS_ALL, VT_PARK_FOR(VT_WAIT_BARRIER)) == EAGAIN) {
         /* First in, first out: these are our round's before they are the next one's. */
         if (a.others)
             vt_unpark(b, a.others, VT_BITS_ALL);
         return PTHREAD_BARRIER_SERIAL_THREAD;
     }
     while (atomic_load_explicit(&b->round, memory_order_acquire) == a.round)
-        vt_park_on(b, not_over, NULL, &a, VT_NEVER, VT_BITS_ALL, 0);
+        vt_park_on(b, not_over, NULL, &a, VT_NEVER, VT_BITS_ALL, VT_PARK_FOR(VT_WAIT_BARRIER));
     /* Our last access; release, for who destroys it. */
     if (atomic_fetch_sub_explicit(&b->out, 1, memory_order_release) == (VT_BARRIER_DESTROYED | 1))
         vt_unpark(&b->out, 1, VT_BITS_ALL);
@@ -79,7 +79,7 @@ int vt_barrier_destroy(pthread_barrier_t *barrier)
     uint32_t out = atomic_fetch_or_explicit(&b->out, VT_BARRIER_DESTROYED, memory_order_acquire);
     while ((out & ~VT_BARRIER_DESTROYED) != 0) {
         out |= VT_BARRIER_DESTROYED;
-        vt_park(&b->out, out, VT_NEVER, VT_BITS_ALL, 0);
+        vt_park(&b->out, out, VT_NEVER, VT_BITS_ALL, VT_PARK_FOR(VT_WAIT_BARRIER));
         out = atomic_load_explicit(&b->out, memory_order_acquire);
     }
     /* Some use it again without init, and libc allows that. */

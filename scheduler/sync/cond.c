@@ -1,14 +1,12 @@
 #include "cond.h"
 
+#include "cancel.h"
 #include "clock.h"
 #include "handoff.h"
 #include "mutex.h"
 #include "real.h"
 
 #include <errno.h>
-
-#define VT_COND_SHARED    1u /* __wrefs: glibc's bits */
-#define VT_COND_MONOTONIC 2u
 
 #define VT_COND_MIXED 1u
 
@@ -27,14 +25,21 @@ static _Atomic uint32_t *broadcasts_of(const pthread_cond_t *c)
     return &broadcasts[(uintptr_t)c * UINT64_C(0x9e3779b97f4a7c15) >> 56];
 }
 
+_Atomic size_t vt_cond_flags = offsetof(pthread_cond_t, __data.__wrefs);
+
+static uint32_t flags(const pthread_cond_t *c)
+{
+    return vt_load((const char *)c + atomic_load_explicit(&vt_cond_flags, memory_order_relaxed));
+}
+
 static bool shared(const pthread_cond_t *c)
 {
-    return vt_load(&c->__data.__wrefs) & VT_COND_SHARED;
+    return flags(c) & VT_COND_SHARED;
 }
 
 clockid_t vt_cond_clock(const pthread_cond_t *c)
 {
-    return vt_load(&c->__data.__wrefs) & VT_COND_MONOTONIC ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+    return flags(c) & VT_COND_MONOTONIC ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
 struct wait {
@@ -42,6 +47,7 @@ struct wait {
     pthread_mutex_t *mutex;
     uint32_t broadcasts; /* when it was queued */
     int err;             /* of releasing the mutex */
+    int users;           /* to take back from the mutex */
 };
 
 /* With the bucket locked. */
@@ -60,7 +66,14 @@ static bool queue(void *arg)
 static void release(void *arg)
 {
     struct wait *w = arg;
+    /* Who waits stays one of the mutex's users: its destruction fails. vt_mutex_release sees to it for one of ours; libc's
+     * unlock counts down, and its lock up again. Of a robust one libc does not look at the count. */
+    uint32_t kind = vt_mutex_kind(w->mutex);
+    w->users = vt_mutex_foreign(kind) && !(kind & VT_MUTEX_ROBUST);
+    w->mutex->__data.__nusers += w->users;
     w->err = vt_mutex_release(w->mutex);
+    if (w->err)
+        w->mutex->__data.__nusers -= w->users;
     /* Not to wait then; waking all is simplest, for what only a mistake of the program leads to. */
     if (w->err)
         vt_unpark(w->cond, UINT32_MAX, VT_BITS_ALL);
@@ -97,16 +110,25 @@ int vt_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const s
     int err = vt_mutex_check_held(m);
     if (err)
         return err;
-    struct wait w = {c, m, 0, 0};
+    struct wait w = {.cond = c, .mutex = m};
+    struct vt_thread *t = vt_current();
+    t->shielded = true; /* whoever is cancelled in here has the mutex again before it ends */
     /* Queued before the mutex is released: who has it after us finds us. */
     int woken =
-        vt_park_on(c, queue, release, &w, vt_deadline(clock, until), VT_BITS_ALL, VT_PARK_CANCELLABLE);
-    if (w.err)
+        vt_park_on(c, queue, release, &w, vt_deadline_at(until), VT_BITS_ALL,
+                   VT_PARK_CANCELLABLE | VT_PARK_FOR(VT_WAIT_COND) | vt_park_clock(clock));
+    if (w.err) {
+        t->shielded = false;
         return w.err;
-    if (woken == ETIMEDOUT && (atomic_load_explicit(broadcasts_of(c), memory_order_relaxed) != w.broadcasts ||
-                               !vt_clock_reached(clock, until)))
+    }
+    if (woken == ETIMEDOUT && atomic_load_explicit(broadcasts_of(c), memory_order_relaxed) != w.broadcasts)
         woken = 0;
     err = vt_mutex_relock(m);
+    if (err == 0 && w.users)
+        m->__data.__nusers--;
+    t->shielded = false;
+    if (vt_unlikely(atomic_load_explicit(&t->interrupt, memory_order_acquire) & VT_CANCELLED) && t->kind != VT_KERNEL)
+        vt_cancel_at_any_time(t);
     if (woken == EINTR) {
         vt_act_on_cancel();
         woken = 0; /* never EINTR: a signal may be a spurious wake-up */

@@ -12,6 +12,11 @@
 
 #include <pthread.h>
 
+/* glibc's bits in __wrefs, and where that word is: another place since 2.41. */
+#define VT_COND_SHARED    1u
+#define VT_COND_MONOTONIC 2u
+extern _Atomic size_t vt_cond_flags;
+
 /* The clock that pthread_cond_timedwait uses. */
 clockid_t vt_cond_clock(const pthread_cond_t *c);
 

@@ -7,6 +7,10 @@
 
 #include <errno.h>
 
+static const volatile char not_single;
+const volatile char *_Atomic vt_libc_single = &not_single;
+
+
 /* The mutex has been given to libc's protocol meanwhile; no errno. */
 #define VT_SHARED_NOW (-1)
 
@@ -44,10 +48,11 @@ static int acquire(pthread_mutex_t *m, clockid_t clock, const struct timespec *u
                 return ETIMEDOUT;
             if (!vt_nsec_valid(until))
                 return EINVAL;
-            if (late && vt_clock_reached(clock, until))
+            if (late)
                 return ETIMEDOUT;
         }
-        int err = vt_park_on(m, held_and_ours, NULL, m, vt_deadline(clock, until), bits, 0);
+        int err = vt_park_on(m, held_and_ours, NULL, m, vt_deadline_at(until), bits,
+                             VT_PARK_FOR(VT_WAIT_MUTEX) | vt_park_clock(clock));
         if (err == VT_GRANTED)
             return 0;
         if (vt_mutex_foreign(vt_mutex_kind(m)))
@@ -63,7 +68,8 @@ static int acquire(pthread_mutex_t *m, clockid_t clock, const struct timespec *u
 static bool by_proxy(uint32_t kind)
 {
     return (kind & (VT_MUTEX_ROBUST | VT_MUTEX_INHERIT | VT_MUTEX_PROTECT)) && kind != UINT32_MAX &&
-           vt_is_virtual();
+           (vt_is_ours() ||
+            (vt_self && vt_came_by_fork(vt_self))); /* it may be virtual again by the unlock */
 }
 
 static int lock_foreign(pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
@@ -76,7 +82,7 @@ static int lock_foreign(pthread_mutex_t *m, clockid_t clock, const struct timesp
         if (err >= 0)
             return err;
     }
-    if (vt_is_virtual()) {
+    if (vt_is_ours()) {
         err = vt_real(pthread_mutex_trylock)(m);
         if (err != EBUSY)
             return err;

@@ -13,7 +13,6 @@
 #include "sync.h"
 
 #include <pthread.h>
-#include <sys/single_threaded.h>
 
 /* Bits of __kind: public ABI through static initialisers, and nptl/pthreadP.h for the rest. */
 enum vt_mutex_kind {
@@ -73,11 +72,13 @@ int vt_mutex_wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
                          const struct timespec *until);
 
 /* libc knows whether the process ever had a second thread, and while it has not, saves the bus lock: so do
- * we. */
+ * we. Points to libc's __libc_single_threaded (2.32) once it has been looked for, and to a false before. */
+extern const volatile char *_Atomic vt_libc_single;
 #ifdef __SANITIZE_THREAD__
 #define vt_single_threaded false
 #else
-#define vt_single_threaded vt_unlikely(__libc_single_threaded)
+#define vt_single_threaded                                                                                   \
+    vt_unlikely(*atomic_load_explicit(&vt_libc_single, memory_order_relaxed))
 #endif
 
 /* Takes the lock word if it is free. Acquire, for what the last holder wrote. */

@@ -85,7 +85,7 @@ static struct proxy *proxy_make(void)
     int err = pthread_attr_init(&attr);
     if (!err) {
         uint64_t all = VT_ALL_SIGNALS, old = 0;
-        pthread_attr_setstacksize(&attr, VT_PROXY_STACK);
+        vt_real(pthread_attr_setstacksize)(&attr, VT_PROXY_STACK);
         /* The program's handlers are not for this thread. */
         vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
         err = vt_host.thread_create(&p->thread, &attr, proxy_main, p);
@@ -153,6 +153,8 @@ int vt_proxy(struct vt_proxy_call *c)
     c->client = vt_current();
     atomic_init(&c->done, 0);
     p->call = c;
+    c->client->wait_kind = VT_WAIT_PROXY;
+    c->client->wait_on = c->mutex;
     ask(p, VT_CALL);
     while (!atomic_load_explicit(&c->done, memory_order_acquire))
         vt_block(VT_NEVER);

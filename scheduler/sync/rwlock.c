@@ -250,7 +250,7 @@ static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct t
     uint32_t bits = VT_BITS_ALL;
     uint64_t since = 0;
     while (err == EBUSY) {
-        if (late && vt_clock_reached(clock, until)) {
+        if (late) {
             /* Readers that were kept back by this writer's waiting are not to wait for it any longer. */
             if (write && (s & VT_RW_WRITERS_WAIT))
                 leave_to_writer(l, false);
@@ -260,7 +260,8 @@ static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct t
                                                                memory_order_relaxed)) {
             int woken =
                 vt_park_on(write ? writers_of(l) : readers_of(l), write ? writer_must_wait : reader_must_wait,
-                           NULL, l, vt_deadline(clock, until), bits, 0);
+                           NULL, l, vt_deadline_at(until), bits,
+                           VT_PARK_FOR(write ? VT_WAIT_WRLOCK : VT_WAIT_RDLOCK) | vt_park_clock(clock));
             if (woken == VT_GRANTED) {
                 if (write)
                     vt_store(&l->__data.__cur_writer, vt_tid());

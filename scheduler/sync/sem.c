@@ -37,16 +37,17 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
     /* Counted before the value is compared (in vt_park), so that a post sees us or we see it. */
     atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
     /* As the kernel's futex: only a wait without a time is restarted after a handler with SA_RESTART. */
-    unsigned flags = until ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE;
+    unsigned flags =
+        (until ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE) | VT_PARK_FOR(VT_WAIT_SEM) | vt_park_clock(clock);
     uint32_t bits = VT_BITS_ALL;
     uint64_t since = 0;
     for (;;) {
-        int err = vt_park(vt_word(s), 0, vt_deadline(clock, until), bits, flags);
+        int err = vt_park(vt_word(s), 0, vt_deadline_at(until), bits, flags);
         if (err == VT_GRANTED || vt_sem_take(sem, VT_SEM_WAITER))
             return 0;
         if (err == 0)
             bits = vt_bits_after(&since);
-        if (err == ETIMEDOUT ? vt_clock_reached(clock, until) : err == EINTR) {
+        if (err == ETIMEDOUT || err == EINTR) {
             if (err == EINTR && (flags & VT_PARK_CANCELLABLE) && !vt_signalled()) {
                 /* If it does not end the thread, neither does it end the wait. */
                 atomic_fetch_sub_explicit(&s->data, VT_SEM_WAITER, memory_order_relaxed);
