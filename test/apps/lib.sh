@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # Sourced by the application tests: runs an unmodified program natively and under the preload and compares.
 #
-#   NAME.sh [--install] [-l LIBRARY] [-b BINARIES] [-c "CARRIERS..."]
+#   NAME.sh [--install] [-l LIBRARY] [-b BINARIES] [-c "CARRIERS..."] [-i "IO..."] [-t SECONDS] [-e NAME=VALUE] [-q]
 #
 # --install has apt-get install the application when it is missing; without it, the test is skipped (77).
+# Servers have verbs besides (start, ready, load, check, stop), for tools that measure: serve.sh says how.
 # What fails natively is reported and not counted. A run that takes too long is back-traced by gdb and killed.
 # Programs see as standard input what the function got.
 
@@ -17,6 +18,10 @@ library=$root/build/libvthread.so
 binaries=$root/build/test/apps
 install=''
 carriers='2 1' # the runs under the preload: VTHREAD_CARRIERS of each
+io=auto        # and VTHREAD_IO
+seconds=''     # of each load (the tests of servers)
+quick=''       # a short form
+environment=() # for what runs under the preload
 limit=120      # seconds for one run
 
 while (($#)); do
@@ -25,14 +30,19 @@ while (($#)); do
     -l) library=$2 && shift 2 ;;
     -b) binaries=$2 && shift 2 ;;
     -c) carriers=$2 && shift 2 ;;
+    -i) io=$2 && shift 2 ;;
+    -t) seconds=$2 && shift 2 ;;
+    -q) quick=1 && shift ;;
+    -e) environment+=("$2") && shift 2 ;;
     *)
-        echo "usage: $0 [--install] [-l LIBRARY] [-b BINARIES] [-c 'CARRIERS...']" >&2
+        [[ ${takes_verbs:-} && $1 != --* ]] && break
+        echo "usage: $0 [--install] [-l LIBRARY] [-b BINARIES] [-c 'CARRIERS...'] [-i 'IO...'] [-t SECONDS] [-e NAME=VALUE] [-q]" >&2
         exit 2
         ;;
     esac
 done
 library=$(readlink -f "$library")
-if [[ ! -f $library ]]; then
+if [[ ! -f $library && ! ${1:-} ]]; then
     echo "$test_name: no library: build it first, or say where it is with -l" >&2
     exit 2
 fi
@@ -81,12 +91,16 @@ finish() {
     exit 0
 }
 
+get() { # PACKAGES...
+    DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" \
+        >"$work/apt.log" 2>&1 || tail -3 "$work/apt.log"
+}
+
 # The application, and the package that it comes from.
 need() { # COMMAND PACKAGE
     command -v "$1" >/dev/null && return
     if [[ $install ]]; then
-        DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$2" \
-            >"$work/apt.log" 2>&1 || tail -3 "$work/apt.log"
+        get "$2"
         command -v "$1" >/dev/null && return
     fi
     echo "$test_name: skipped: no $1 (package $2; --install installs it)"
@@ -94,9 +108,9 @@ need() { # COMMAND PACKAGE
 }
 
 prefix=() # what goes in front of a command
-preloaded() { # CARRIERS, or nothing for native
+preloaded() { # CARRIERS [IO], or nothing for native
     prefix=()
-    [[ ! ${1:-} ]] || prefix=("$root/scripts/vthread" -l "$library" -c "$1" --)
+    [[ ! ${1:-} ]] || prefix=(env "${environment[@]}" "$root/scripts/vthread" -l "$library" -c "$1" --io "${2:-auto}" --)
 }
 
 # What all the threads of a process and its children are doing.
@@ -154,7 +168,7 @@ show() { # TAG
 # Runs COMMAND natively, then under the preload: each must end with 0 and print the same, through FILTER (a function
 # or command that reads the output; cat by default). Options in front: -f FILTER.
 compare() { # [-f FILTER] NAME COMMAND...
-    local filter=cat name n started
+    local filter=cat name n back label started
     if [[ $1 == -f ]]; then
         filter=$2
         shift 2
@@ -172,22 +186,26 @@ compare() { # [-f FILTER] NAME COMMAND...
     fi
     $filter <"$work/native.out" >"$work/native.cmp"
     printf '      %s native: %d ms\n' "$name" $((($(date +%s%N) - started) / 1000000))
-    for n in $carriers; do
-        preloaded "$n"
-        started=$(date +%s%N)
-        run preload "$@" <&4
-        $filter <"$work/preload.out" >"$work/preload.cmp"
-        if ((status)); then
-            fail "$name, carriers $n: status $status, natively 0"
-            show preload
-        elif grep -q '^vthread: ' "$work/preload.err"; then
-            fail "$name: $(grep -m1 '^vthread: ' "$work/preload.err")"
-        elif ! cmp -s "$work/native.cmp" "$work/preload.cmp"; then
-            fail "$name, carriers $n: prints something else than natively"
-            diff "$work/native.cmp" "$work/preload.cmp" | head -20 | sed 's/^/        /'
-        else
-            pass "$name, carriers $n: $((($(date +%s%N) - started) / 1000000)) ms"
-        fi
+    for back in $io; do
+        for n in $carriers; do
+            preloaded "$n" "$back"
+            label="$name, carriers $n"
+            [[ $back == auto ]] || label+=" $back"
+            started=$(date +%s%N)
+            run preload "$@" <&4
+            $filter <"$work/preload.out" >"$work/preload.cmp"
+            if ((status)); then
+                fail "$label: status $status, natively 0"
+                show preload
+            elif grep -q '^vthread: ' "$work/preload.err"; then
+                fail "$name: $(grep -m1 '^vthread: ' "$work/preload.err")"
+            elif ! cmp -s "$work/native.cmp" "$work/preload.cmp"; then
+                fail "$label: prints something else than natively"
+                diff "$work/native.cmp" "$work/preload.cmp" | head -20 | sed 's/^/        /'
+            else
+                pass "$label: $((($(date +%s%N) - started) / 1000000)) ms"
+            fi
+        done
     done
     exec 4<&-
 }

@@ -1,54 +1,32 @@
 #!/bin/bash
 # memcached under a set/get load that checks each value.
-# shellcheck source=test/apps/lib.sh
-source "$(dirname "$(readlink -f "$0")")/lib.sh"
-need memcached memcached
+# shellcheck source=test/apps/serve.sh
+source "$(dirname "$(readlink -f "$0")")/serve.sh"
+packages=(memcached)
+programs=(memcached)
+loads=(1 16 300)
 
-user=()
-((EUID)) || user=(-u nobody)
-exchange() { # NAME
-    local port
-    port=$(free_port)
-    if ! start_server "$port" memcached "${user[@]}" -l 127.0.0.1 -p "$port" -U 0 -t 4 -c 2000 -m 256; then
-        fail "$1: does not listen"
-        show server
-        return 1
-    fi
-    if [[ ${#prefix[@]} != 0 ]] && ! grep -q libvthread "/proc/$server/maps"; then
-        fail "$1: the library is not loaded"
-    fi
-    local saved=("${prefix[@]}")
-    prefix=()
-    run client "$python" "$here/memcached_client.py" "$port" 300 30
-    prefix=("${saved[@]}")
-    if ((status == 124)); then
-        trace "$server"
-    fi
-    local client=$status
-    stop_server
-    if ((client)); then
-        fail "$1: client's status $client"
-        show client
-        return 1
-    fi
-    if ((status)); then
-        fail "$1: memcached ended with $status"
-        show server
-        return 1
-    fi
-    pass "$1: $(tail -1 "$work/client.out")"
+prepare() {
+    :
 }
-limit=60
-preloaded
-exchange native
-if ((failed)); then
-    failed=0
-    skip "fails natively"
-    finish
-fi
-passed=0
-for n in $carriers; do
-    preloaded "$n"
-    exchange "carriers $n"
-done
-finish
+
+command_line() {
+    local user=()
+    ((EUID)) || user=(-u nobody)
+    command=(memcached "${user[@]}" -l 127.0.0.1 -p "$port" -U 0 -t 4 -c 2000 -m 256)
+}
+
+answers() {
+    (exec 3<>"/dev/tcp/127.0.0.1/$port")
+}
+
+load() {
+    local output
+    output=$("$python" "$here/memcached_client.py" "$port" "$1" $((1000 * $2 / $1 + 1))) || return
+    printf 'rate=%s errors=0\n' "$(grep -oE '[0-9]+ a second' <<<"$output" | cut -d' ' -f1)"
+}
+
+check() {
+    "$python" "$here/memcached_client.py" "$port" 100 20
+}
+serve "$@"

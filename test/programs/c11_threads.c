@@ -58,6 +58,34 @@ static int wait_changed(void *arg)
     return 0;
 }
 
+static int signal_detached(void *arg)
+{
+    EXPECT(mtx_lock(&plain), thrd_success);
+    *(int *)arg = 1;
+    EXPECT(cnd_signal(&changed), thrd_success);
+    EXPECT(mtx_unlock(&plain), thrd_success);
+    return 0;
+}
+
+static void not_called(void *p)
+{
+    (void)p;
+    FAIL("the destructor of a key that has been deleted");
+}
+
+static int keep_deleted(void *arg)
+{
+    tss_t key;
+
+    EXPECT(tss_create(&key, not_called), thrd_success);
+    EXPECT(tss_set(key, &ended), thrd_success);
+    tss_delete(key);
+    EXPECT(tss_create(&key, not_called), thrd_success); /* most likely the same one: it is empty */
+    CHECK(tss_get(key) == NULL);
+    tss_delete(key);
+    return (int)(intptr_t)arg;
+}
+
 static int try_timed(void *arg)
 {
     struct timespec at = in_ms(CLOCK_REALTIME, 3);
@@ -106,6 +134,17 @@ int main(void)
     mtx_unlock(&plain);
     for (int i = 0; i < 8; i++)
         EXPECT(thrd_join(threads[i], NULL), thrd_success);
+
+    int said = 0;
+    EXPECT(thrd_create(&threads[0], signal_detached, &said), thrd_success);
+    EXPECT(thrd_detach(threads[0]), thrd_success);
+    mtx_lock(&plain);
+    while (!said)
+        EXPECT(cnd_wait(&changed, &plain), thrd_success);
+    mtx_unlock(&plain);
+    EXPECT(thrd_create(&threads[0], keep_deleted, (void *)5), thrd_success);
+    EXPECT(thrd_join(threads[0], &result), thrd_success);
+    EXPECT(result, 5);
 
     mtx_lock(&timed);
     EXPECT(thrd_create(&threads[0], try_timed, NULL), thrd_success);

@@ -258,6 +258,7 @@ static void *numbers(void *arg)
 int main(void)
 {
     begin(40);
+    SYS(close_range(3, ~0U, 0)); /* what was inherited would be in the way of `numbers` */
     SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, channel));
     pid_t pid = SYS(fork());
     if (pid == 0) {

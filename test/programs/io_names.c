@@ -1,6 +1,7 @@
 /* The other names of functions that may block, and those that are called seldom: each once in a thread, with
  * its arguments and its result right. */
 #include "check.h"
+#include <dlfcn.h>
 #include <aio.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -196,6 +197,19 @@ static void *sockets(void *arg)
     EXPECT(size, sizeof from);
     EXPECT(__send(c, "abc", 3, 0), 3);
     EXPECT(recv(a, text, 8, 0), 3);
+    /* Names that only other parts of libc may be linked to. */
+    ssize_t (*recv_)(int, void *, size_t, int) = (__typeof__(recv_))dlsym(RTLD_DEFAULT, "__recv");
+    int (*sendmmsg_)(int, struct mmsghdr *, unsigned, int) = (__typeof__(sendmmsg_))dlsym(RTLD_DEFAULT, "__sendmmsg");
+    struct iovec part = {"abc", 3};
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+    if (sendmmsg_)
+        EXPECT(sendmmsg_(c, &message, 1, 0), 1);
+    else
+        EXPECT(send(c, "abc", 3, 0), 3);
+    if (recv_)
+        EXPECT(recv_(a, text, 8, 0), 3);
+    else
+        EXPECT(recv(a, text, 8, 0), 3);
     SYS(close(a)), SYS(close(c)), SYS(close(l));
     return arg;
 }

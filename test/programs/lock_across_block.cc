@@ -87,6 +87,20 @@ static void *load_slow(void *arg)
     return arg;
 }
 
+/* The lines are the same, so that their order does not matter; each is one piece only if the lock holds over the sleep. */
+static void *print_in_pieces(void *arg)
+{
+    flockfile(stdout);
+    fputs("one ", stdout);
+    sleep_us(500);
+    fputs("line ", stdout);
+    sched_yield();
+    for (const char *s = "in pieces\n"; *s; s++)
+        putc_unlocked(*s, stdout);
+    funlockfile(stdout);
+    return arg;
+}
+
 int main()
 {
     begin(30);
@@ -123,6 +137,9 @@ int main()
     }
     EXPECT(lines, PRINTERS * 20);
     puts("over a FILE");
+
+    in_threads(50, print_in_pieces);
+    puts("over stdout");
 
     in_threads(THREADS, load_slow);
     puts("over dlopen");

@@ -1,21 +1,21 @@
-/* As many threads as are asked for, with default attributes, all alive at the same time; then each sleeps for
- * a second and gives back the value that it was made with. Memory while all live on stderr. */
+/* As many threads as are asked for, with default attributes, all alive at the same time and waiting at a barrier; then each
+ * sleeps for a second and gives back the value that it was made with. Memory while all live, and how many slept in the same
+ * moment, on stderr. */
 #include "check.h"
+#include <stdatomic.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static long here, asleep;
-static int go;
+static pthread_barrier_t barrier;
+static atomic_long here, asleep, most;
 
 static void *run(void *arg)
 {
-    ZERO(pthread_mutex_lock(&lock));
-    here++;
-    while (!go)
-        ZERO(pthread_cond_wait(&changed, &lock));
-    asleep++;
-    ZERO(pthread_mutex_unlock(&lock));
+    atomic_fetch_add(&here, 1);
+    pthread_barrier_wait(&barrier);
+    long now = atomic_fetch_add(&asleep, 1) + 1, old = atomic_load(&most);
+    while (now > old && !atomic_compare_exchange_weak(&most, &old, now))
+        ;
     sleep_us(1000000);
+    atomic_fetch_sub(&asleep, 1);
     return (char *)arg + 1;
 }
 
@@ -41,35 +41,23 @@ int main(int argc, char **argv)
 
     begin(280);
     CHECK(threads != NULL);
+    ZERO(pthread_barrier_init(&barrier, NULL, (unsigned)count + 1));
     int64_t t0 = now_us();
     for (long i = 0; i < count; i++)
         ZERO(pthread_create(&threads[i], NULL, run, (void *)(intptr_t)i));
-    for (long n = 0; n < count;) {
-        ZERO(pthread_mutex_lock(&lock));
-        n = here;
-        ZERO(pthread_mutex_unlock(&lock));
+    while (atomic_load(&here) < count)
         sleep_us(10000);
-    }
     int64_t t1 = now_us();
     long rss = status_kb("VmRSS"), tables = status_kb("VmPTE");
     CHECK(count > 1000000 || rss + tables < 14L * 1024 * 1024);
-    ZERO(pthread_mutex_lock(&lock));
-    go = 1;
-    ZERO(pthread_cond_broadcast(&changed));
-    ZERO(pthread_mutex_unlock(&lock));
-    for (long n = 0; n < count;) {
-        ZERO(pthread_mutex_lock(&lock));
-        n = asleep;
-        ZERO(pthread_mutex_unlock(&lock));
-        sleep_us(10000);
-    }
-    int64_t t2 = now_us();
+    pthread_barrier_wait(&barrier);
     for (long i = 0; i < count; i++)
         CHECK(join(threads[i]) == (void *)(intptr_t)(i + 1));
     fprintf(stderr,
-            "%ld threads: all parked after %.2f s, asleep %.2f s later, joined %.2f s later; "
+            "%ld threads: all waiting after %.2f s, slept for a second, at most %ld in the same moment, and joined %.2f s later; "
             "%.2f GiB resident, %.2f GiB page tables\n",
-            count, (double)(t1 - t0) * 1e-6, (double)(t2 - t1) * 1e-6, (double)(now_us() - t2) * 1e-6,
-            (double)rss / 1048576, (double)tables / 1048576);
+            count, (double)(t1 - t0) * 1e-6, atomic_load(&most), (double)(now_us() - t1) * 1e-6, (double)rss / 1048576,
+            (double)tables / 1048576);
+    ZERO(pthread_barrier_destroy(&barrier));
     return finish();
 }

@@ -1,5 +1,6 @@
 /* Robust and priority-inheriting mutexes within one process, also process-shared ones. */
 #include "check.h"
+#include <stdbool.h>
 
 static pthread_mutex_t mutex;
 static long counter;
@@ -62,6 +63,40 @@ static void dead_owner(void)
     EXPECT_ERROR(pthread_mutex_lock(&mutex), ENOTRECOVERABLE);
 }
 
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool waits, go;
+
+static void *wait_for_go(void *arg)
+{
+    ZERO(pthread_mutex_lock(&mutex));
+    waits = true;
+    while (!go)
+        ZERO(pthread_cond_wait(&changed, &mutex));
+    ZERO(pthread_mutex_unlock(&mutex));
+    return arg;
+}
+
+/* Who waits on a condition is one of the mutex's users. */
+static void busy_while_waited_with(void)
+{
+    bool there = false;
+
+    waits = go = false;
+    pthread_t t = start(wait_for_go, NULL);
+    while (!there) {
+        ZERO(pthread_mutex_lock(&mutex));
+        there = waits;
+        ZERO(pthread_mutex_unlock(&mutex));
+        sched_yield();
+    }
+    EXPECT_ERROR(pthread_mutex_destroy(&mutex), EBUSY);
+    ZERO(pthread_mutex_lock(&mutex));
+    go = true;
+    ZERO(pthread_cond_signal(&changed));
+    ZERO(pthread_mutex_unlock(&mutex));
+    join(t);
+}
+
 int main(void)
 {
     static const int protocols[] = {PTHREAD_PRIO_NONE, PTHREAD_PRIO_INHERIT};
@@ -82,6 +117,8 @@ int main(void)
                 EXPECT_ERROR(pthread_mutex_unlock(&mutex), EPERM);
                 if (robust)
                     dead_owner();
+                else
+                    busy_while_waited_with();
                 ZERO(pthread_mutex_destroy(&mutex));
                 printf("%s %s %s\n", p ? "inherit" : "none", shared ? "shared" : "private",
                        robust ? "robust" : "stalled");

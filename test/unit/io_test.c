@@ -150,32 +150,32 @@ static void *polls(void *arg)
     make_pair(a, false);
     make_pair(b, true);
     struct pollfd p[3] = {{a[0], POLLIN, 0}, {-1, POLLIN, 0}, {b[0], POLLIN, 0}};
-    EQUALS(vt_io_poll(p, 3, 1, 0), 0);
-    EQUALS(vt_io_poll(p, 3, at = vt_now() + 5 * MS, 0), 0);
+    EQUALS(vt_io_poll(p, 3, 1, 0, NULL), 0);
+    EQUALS(vt_io_poll(p, 3, at = vt_now() + 5 * MS, 0, NULL), 0);
     HOLDS(vt_now() >= at);
-    EQUALS(vt_io_poll(NULL, 0, at = vt_now() + 5 * MS, 0), 0);
+    EQUALS(vt_io_poll(NULL, 0, at = vt_now() + 5 * MS, 0, NULL), 0);
     HOLDS(vt_now() >= at);
     t = spawn(put_later, (void *)(intptr_t)b[1]);
-    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0), 1);
+    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0, NULL), 1);
     EQUALS(p[2].revents, POLLIN);
     EQUALS(p[0].revents | p[1].revents, 0);
     join(t);
     put(a[1], 'y');
-    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0), 2);
+    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0, NULL), 2);
     EQUALS(get(a[0]), 'y');
     EQUALS(get(b[0]), 'x');
     t = spawn(interrupt_later, me);
-    EQUALS(vt_io_poll(p, 3, VT_NEVER, VT_PARK_INTERRUPTIBLE), -EINTR);
+    EQUALS(vt_io_poll(p, 3, VT_NEVER, VT_PARK_INTERRUPTIBLE, NULL), -EINTR);
     join(t);
     /* One that is closed is an event. */
     p[1].fd = 1 << 20;
-    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0), 1);
+    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0, NULL), 1);
     EQUALS(p[1].revents, POLLNVAL);
     /* The same descriptor twice. */
     p[1].fd = a[0];
-    EQUALS(vt_io_poll(p, 3, vt_now() + 3 * MS, 0), 0);
+    EQUALS(vt_io_poll(p, 3, vt_now() + 3 * MS, 0, NULL), 0);
     t = spawn(put_later, (void *)(intptr_t)a[1]);
-    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0), 2);
+    EQUALS(vt_io_poll(p, 3, VT_NEVER, 0, NULL), 2);
     join(t);
     /* So many that it is handed over. */
     struct pollfd q[40];
@@ -183,10 +183,10 @@ static void *polls(void *arg)
         make_pair(many[i], false);
         q[i] = (struct pollfd){many[i][0], POLLIN, 0};
     }
-    EQUALS(vt_io_poll(q, 40, at = vt_now() + 5 * MS, 0), 0);
+    EQUALS(vt_io_poll(q, 40, at = vt_now() + 5 * MS, 0, NULL), 0);
     HOLDS(vt_now() >= at);
     t = spawn(put_later, (void *)(intptr_t)many[39][1]);
-    EQUALS(vt_io_poll(q, 40, VT_NEVER, 0), 1);
+    EQUALS(vt_io_poll(q, 40, VT_NEVER, 0, NULL), 1);
     EQUALS(q[39].revents, POLLIN);
     join(t);
     return arg;
@@ -279,7 +279,7 @@ static void *read_bytes(void *arg)
                 HOLDS(ret > 0 || ret == -ETIMEDOUT || ret == -EINTR);
             } else {
                 struct pollfd p[2] = {{fd, POLLIN, 0}, {pairs[(n + 1) % PAIRS].fd[1], POLLERR, 0}};
-                ret = vt_io_poll(p, 2, deadline, VT_PARK_INTERRUPTIBLE);
+                ret = vt_io_poll(p, 2, deadline, VT_PARK_INTERRUPTIBLE, NULL);
                 HOLDS(ret >= 0 || ret == -EINTR);
             }
             ret = (int32_t)vt_sys3(SYS_read, fd, (long)buf, sizeof buf);

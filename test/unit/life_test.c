@@ -1,6 +1,8 @@
 /* Virtual threads made, joined, detached and found, on the engine itself. The loop index is the number of carriers less one. */
 #include "engine.h"
 
+#include <semaphore.h>
+
 #include "tcb.h"
 
 static void *give(void *arg)
@@ -208,6 +210,7 @@ END_TEST
 
 /* A kernel thread that gets the descriptor of a virtual one that has ended inherits nothing. */
 static struct vt_thread *adopted;
+static sem_t has_adopted;
 
 static void *adopt(void *arg)
 {
@@ -217,6 +220,8 @@ static void *adopt(void *arg)
     EQUALS(atomic_load(&adopted->pending) | atomic_load(&adopted->deferred) | atomic_load(&adopted->awaited), 0);
     EQUALS(atomic_load(&adopted->interrupt), 0);
     HOLDS(adopted->wait_on == NULL);
+    sem_post(&has_adopted);
+    pause(); /* keeps its descriptor, so that the next one gets another */
     return NULL;
 }
 
@@ -229,15 +234,25 @@ static void *leave_traces(void *arg)
     return me;
 }
 
+static void *make_one(void *arg)
+{
+    return join(spawn(leave_traces, &arg));
+}
+
 START_TEST(adoption)
 {
-    pthread_t kernel;
     engine_start(1, 8, VT_IO_AUTO);
     vt_current();
-    struct vt_thread *t = join(spawn(leave_traces, &kernel));
-    ck_assert_int_eq(pthread_create(&kernel, NULL, adopt, NULL), 0);
-    pthread_join(kernel, NULL);
-    ck_assert_ptr_eq(adopted, t);
+    /* A kernel thread that makes and joins it, and gives its stock to the others when it ends. */
+    pthread_t kernel;
+    ck_assert_int_eq(pthread_create(&kernel, NULL, make_one, NULL), 0);
+    struct vt_thread *t;
+    pthread_join(kernel, (void **)&t);
+    for (int i = 0; adopted != t; i++) {
+        ck_assert_int_lt(i, 1000);
+        ck_assert_int_eq(pthread_create(&kernel, NULL, adopt, NULL), 0);
+        sem_wait(&has_adopted);
+    }
 }
 END_TEST
 

@@ -1,6 +1,8 @@
 /* scheduler/park.h, thread.h and handoff.h for kernel threads only: one lock, one list of waiters, futexes.
  * For testing what stands on them without the scheduler, and with sanitizers, which know no virtual threads.
  */
+#include "cancel.h"
+#include "clock.h"
 #include "config.h"
 #include "handoff.h"
 #include "life.h"
@@ -29,10 +31,10 @@ int vt_decide(void)
     return VT_ON;
 }
 
-void *vt_real_find(const char *name, _Atomic(void *) *cache)
+void *vt_real_find(struct vt_real_entry *entry)
 {
-    void *fn = dlsym(RTLD_NEXT, name);
-    atomic_store(cache, fn);
+    void *fn = dlsym(RTLD_NEXT, entry->name);
+    atomic_store(&entry->function, fn);
     return fn;
 }
 
@@ -46,6 +48,11 @@ void vt_handoff_end(void)
 }
 
 void vt_await_claim(struct vt_carrier *t)
+{
+    (void)t;
+}
+
+void vt_cancel_at_any_time(struct vt_thread *t)
 {
     (void)t;
 }
@@ -74,6 +81,8 @@ struct vt_thread *vt_adopt(void)
     return t;
 }
 
+int (*vt_clock_gettime)(clockid_t, struct timespec *) = clock_gettime;
+
 uint64_t vt_now(void)
 {
     struct timespec ts;
@@ -87,6 +96,20 @@ void vt_block(uint64_t deadline)
     struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
     if (atomic_exchange(&t->token, 0) == 0 && !atomic_load(&t->interrupt))
         vt_sys_futex_wait(&t->token, 0, deadline == VT_NEVER ? NULL : &until);
+}
+
+void vt_block_real(uint64_t deadline)
+{
+    struct vt_thread *t = vt_current();
+    struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
+    if (atomic_exchange(&t->token, 0) == 0 && !atomic_load(&t->interrupt))
+        vt_sys_futex_wait_real(&t->token, 0, &until);
+}
+
+void vt_clock_wait(struct vt_until *u, struct vt_thread *t)
+{
+    (void)t;
+    u->real = true;
 }
 
 void vt_unblock(struct vt_thread *t)
@@ -177,10 +200,12 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     if (then)
         then(arg);
     int result = 0;
+    struct vt_until until;
+    vt_until_begin(&until, w.thread, deadline, flags);
     while (!atomic_load(&w.woken)) {
         if ((flags & VT_PARK_INTERRUPTIBLE) && atomic_load(&w.thread->interrupt))
             result = EINTR;
-        else if (deadline != VT_NEVER && vt_now() >= deadline)
+        else if (vt_until_passed(&until))
             result = ETIMEDOUT;
         if (result) {
             lock();
@@ -195,7 +220,7 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
             unlock();
             return result == 0 && w.granted ? VT_GRANTED : result;
         }
-        vt_block(deadline);
+        vt_until_block(&until);
     }
     return w.granted ? VT_GRANTED : 0;
 }

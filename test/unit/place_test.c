@@ -45,8 +45,8 @@ START_TEST(sleepers)
     add_count(&go, 1);
     await_count(&timed, SLEEPERS);
     /* Generous: the machine may be busy with other things. */
-    ck_assert_uint_lt(late_sum / SLEEPERS, SLOW * 100 * MS);
-    ck_assert_uint_lt(latest, SLOW * 1000 * MS);
+    ck_assert_uint_lt(late_sum / SLEEPERS, SLOW * 1000 * MS);
+    ck_assert_uint_lt(latest, SLOW * 5000 * MS);
 }
 END_TEST
 

@@ -770,17 +770,16 @@ static void forks(struct thread *t)
     struct thread *others = t->arg;
     bool begun = vt_tcb_dl_begin(); /* as if a dlopen were going on elsewhere */
     vt_tcb_list(others[0].tp);
-    vt_tcb_fork(0);
     pid_t pid = fork();
     if (pid != 0) {
-        vt_tcb_fork(1);
         vt_tcb_dl_end(begun);
         int status;
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert_int_eq(status, 0);
         return;
     }
-    vt_tcb_fork(2);
+    vt_tcb_fork_child();
+    vt_tcb_forked(t->tp, TID + 49, NULL);
     struct runner r;
     for (int i = 0; i < 2; i++) {
         if (vt_tcb_renew(others[i].tp, TID + 50) != 0 || on_libc_list(others[i].tp))
