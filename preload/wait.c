@@ -247,7 +247,8 @@ VT_EXPORT int sigwait(const sigset_t *restrict set, int *restrict sig)
     return 0;
 }
 
-/* The kernel's mask follows the thread's, so that libc's calls see the right one. */
+/* The kernel's mask follows the thread's, so that libc's calls see the right one. Ends when a handler has run and not
+ * before: what wakes this kernel thread may be a kick whose signal the thread has taken already, or one for another. */
 VT_EXPORT int sigsuspend(const sigset_t *set)
 {
     if (!vt_on() || !vt_is_ours())
@@ -256,19 +257,22 @@ VT_EXPORT int sigsuspend(const sigset_t *set)
     uint64_t bits, old = t->sigmask;
     memcpy(&bits, set, sizeof bits);
     vt_handoff_begin("sigsuspend");
-    /* What comes from now on is sent to this kernel thread, which lets it in when it sleeps, not before. */
-    t->sigmask = bits;
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&t->pending, memory_order_seq_cst) & ~bits) {
-        vt_sys_sigmask(bits);
-        vt_signal_mask_is(bits); /* what is pending already runs here */
-        vt_sys_sigmask(old);
-        errno = EINTR;
-    } else {
-        vt_real(sigsuspend)(set);
-    }
-    vt_signal_mask_is(old);
+    vt_wait_begins(t);
+    do {
+        /* What comes from now on is sent to this kernel thread, which lets it in when it sleeps, not before. */
+        t->sigmask = bits;
+        atomic_thread_fence(memory_order_seq_cst);
+        if (atomic_load_explicit(&t->pending, memory_order_seq_cst) & ~bits) {
+            vt_sys_sigmask(bits);
+            vt_signal_mask_is(bits); /* what is pending already runs here */
+            vt_sys_sigmask(old);
+        } else {
+            vt_real(sigsuspend)(set);
+        }
+        vt_signal_mask_is(old);
+    } while (vt_handed_in_vain());
     vt_handoff_end();
+    errno = EINTR;
     return -1;
 }
 VT_ALIAS(sigsuspend, __sigsuspend);
