@@ -47,7 +47,8 @@ static void *in_semop(void *arg)
     struct sembuf take = {0, -1, 0};
 
     gate_add(&coming, 1);
-    SYS(semop(sems, &take, 1));
+    while (semop(sems, &take, 1) != 0)
+        EXPECT_ERROR(errno, EINTR); /* the process was stopped for a while (signal(7)) */
     gate_add(&gone, 1);
     return arg;
 }
