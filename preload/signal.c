@@ -303,6 +303,7 @@ static void jump_brings(const sigset_t *mask)
         vt_catch_main_blocks(set);
     if (!vt_on() || !vt_is_ours() || atomic_load_explicit(&vt_self->crit, memory_order_relaxed) != 0)
         return;
+    vt_self->handling = 0; /* what the mask blocks now is no handler's any more */
     vt_sys_sigmask(set);
     vt_signal_mask_is(set);
 }

@@ -231,6 +231,7 @@ void vt_signal_mask_is(uint64_t set)
 {
     struct vt_thread *t = vt_enter();
     t->sigmask = set;
+    t->handling &= set; /* the rest had been left by a jump */
     if (t->carrier)
         t->carrier->kernel_mask = set;
     /* seq_cst: whoever makes a signal pending does so before looking at the mask. */

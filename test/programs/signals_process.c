@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -168,6 +169,74 @@ static void nobody(void)
     puts("what all block stays pending");
 }
 
+static __thread sigjmp_buf out;
+
+static void jumps(int sig)
+{
+    (void)sig;
+    if (name == 7)
+        siglongjmp(out, 1);
+    in_thread = name;
+    handled++;
+    sem_post(&came);
+}
+
+/* Blocks SIGHUP in the end, as the handler did that it has left by a jump. */
+static void *has_jumped(void *arg)
+{
+    char byte;
+    name = 7;
+    if (sigsetjmp(out, 1) == 0) {
+        mask(SIG_UNBLOCK, SIGHUP);
+        raise(SIGHUP);
+        FAIL("no jump");
+    }
+    mask(SIG_BLOCK, SIGHUP);
+    gate_add(&ready, 1);
+    EXPECT(read(hole[0], &byte, 1), 1);
+    return arg;
+}
+
+static void *blocks_later(void *arg)
+{
+    char byte;
+    name = 8;
+    mask(SIG_UNBLOCK, SIGHUP);
+    gate_add(&ready, 1);
+    EXPECT(read(hole[0], &byte, 1), 1);
+    mask(SIG_BLOCK, SIGHUP);
+    gate_add(&ready, 1);
+    return arg;
+}
+
+static void left_by_a_jump(void)
+{
+    struct sigaction act = {.sa_handler = jumps, .sa_flags = SA_RESTART};
+    struct timespec enough = {10, 0};
+    sigset_t set;
+    long before = ready.count;
+    ZERO(sigaction(SIGHUP, &act, NULL));
+    mask(SIG_BLOCK, SIGHUP);
+    handled = 0;
+    pthread_t later = start(blocks_later, NULL);
+    gate_wait(&ready, before + 1);
+    ZERO(kill(getpid(), SIGHUP));
+    await(1);
+    EXPECT(in_thread, 8);
+    CHECK(write(hole[1], "x", 1) == 1);
+    join(later);
+    pthread_t jumped = start(has_jumped, NULL);
+    gate_wait(&ready, before + 3);
+    ZERO(kill(getpid(), SIGHUP));
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    EXPECT(sigtimedwait(&set, NULL, &enough), SIGHUP);
+    EXPECT(handled, 1);
+    CHECK(write(hole[1], "x", 1) == 1);
+    join(jumped);
+    puts("what a thread blocks is its own after it has left a handler by a jump");
+}
+
 /* Children: how each ends. */
 static void *ends(void *arg)
 {
@@ -228,6 +297,7 @@ int main(void)
     main_blocks_later();
     interrupts();
     nobody();
+    left_by_a_jump();
     children(NULL);
     join(start(children, NULL));
     puts("children end as they should");
