@@ -6,6 +6,7 @@
 #include "deadlock.h"
 #include "handoff.h"
 #include "helper.h"
+#include "kstack.h"
 #include "monitor.h"
 #include "own.h"
 #include "park.h"
@@ -29,6 +30,8 @@
 
 #define VT_CARRIER_GUARD ((size_t)4096)
 #define VT_KEEPER_STACK  ((size_t)64 << 10)
+/* Descriptors of carriers that are made at once: a mapping each would be one more for every fork to copy. */
+#define VT_FRESH         16
 /* ns that free slots keep surplus memory. */
 #define VT_TRIM_AFTER    UINT64_C(1000000000)
 
@@ -157,23 +160,38 @@ static void *carrier_main(void *arg)
     return NULL;
 }
 
+/* Under spare_lock. */
+static struct vt_carrier *take_fresh(void)
+{
+    if (!vt_sched.nfresh) {
+        if (!(vt_sched.fresh = vt_sys_map(VT_FRESH * sizeof *vt_sched.fresh)))
+            return NULL;
+        vt_sched.nfresh = VT_FRESH;
+    }
+    vt_sched.nfresh--;
+    return vt_sched.fresh++;
+}
+
 /* The descriptor of a carrier, which has been another's if one has retired: who looks at it late finds a carrier. */
 static struct vt_carrier *carrier_make(void)
 {
     vt_lock(&vt_sched.spare_lock);
     struct vt_carrier *c = vt_sched.retired;
     unsigned index = vt_sched.ncarriers - 1;
-    if (c)
+    bool used = c != NULL;
+    if (used)
         vt_sched.retired = c->spare_next;
+    else
+        c = take_fresh();
     vt_unlock(&vt_sched.spare_lock);
-    if (c) {
+    if (used) {
         c->tainted = c->clean = false;
         atomic_store_explicit(&c->cpu_mark, 0, memory_order_relaxed);
         c->alt_stack = NULL;
         c->kernel_mask = VT_ALL_SIGNALS;
         return c;
     }
-    if (!(c = vt_sys_map(sizeof *c)))
+    if (!c)
         return NULL;
     c->index = index;
     c->self.kind = VT_KERNEL;
@@ -216,10 +234,20 @@ int vt_kernel_thread(void *(*main)(void *), void *arg, size_t stack)
     int err = pthread_attr_init(&attr);
     if (err)
         return err;
-    vt_real(pthread_attr_setstacksize)(&attr, stack);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof all);
-    err = vt_host.thread_create(&thread, &attr, main, arg);
+    void *lo = NULL;
+    size_t bytes = 0;
+    struct vt_kstack *s = vt_kstack_get(stack, &lo, &bytes);
+    if (s && vt_real(pthread_attr_setstack)(&attr, lo, bytes) == 0) {
+        vt_kstack_set_main(s, main, arg);
+        err = vt_host.thread_create(&thread, &attr, vt_kstack_main, s);
+    } else {
+        vt_real(pthread_attr_setstacksize)(&attr, stack);
+        err = vt_host.thread_create(&thread, &attr, main, arg);
+    }
+    if (err && s)
+        vt_kstack_unget(s);
     vt_sys4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old);
     pthread_attr_destroy(&attr);
     return err;
@@ -692,6 +720,7 @@ int vt_sched_start(void)
 void vt_sched_fork_child(void)
 {
     vt_own_fork_child();
+    vt_kstack_fork_child();
     vt_ring_fork_child();
     /* What the parent's places and carriers had stays where it is, unused. */
     memset(&vt_sched, 0, sizeof vt_sched);

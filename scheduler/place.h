@@ -144,6 +144,8 @@ struct vt_sched {
     alignas(64) struct vt_lock spare_lock;
     struct vt_carrier *spares, *clean;          /* those that are clean apart, for bound threads */
     struct vt_carrier *retired;                 /* without a kernel thread, to be used again */
+    struct vt_carrier *fresh;                   /* never used yet, in one piece of memory */
+    unsigned nfresh;
     struct vt_task_list binding;                /* threads that wait for a clean carrier */
     struct vt_carrier *carriers;            /* all; under spare_lock */
     /* Ids of kernel threads of the library that are no carriers, of the first so many. They never end. */
