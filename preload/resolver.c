@@ -4,6 +4,7 @@
 #include "call.h"
 
 #include <aliases.h>
+#include <arpa/inet.h>
 #include <grp.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +12,7 @@
 #include <resolv.h>
 #include <rpc/netdb.h>
 #include <shadow.h>
+#include <string.h>
 #include <syslog.h>
 #include <unistd.h>
 #include <wordexp.h>
@@ -52,14 +54,48 @@ static void lookup_end(struct vt_lookup *l, uint64_t start)
         return ret;                                                                                          \
     }
 
-HANDED(int, getaddrinfo,
-       (const char *restrict node, const char *restrict service, const struct addrinfo *restrict hints,
-        struct addrinfo **restrict result),
-       (node, service, hints, result))
-HANDED(int, getnameinfo,
-       (const struct sockaddr *restrict addr, socklen_t length, char *restrict host, socklen_t host_length,
-        char *restrict service, socklen_t service_length, int flags),
-       (addr, length, host, host_length, service, service_length, flags))
+/* An address in figures, or none: nobody is asked. What else libc takes for one is handed over. */
+static bool in_figures(const char *node)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    return !node || inet_pton(AF_INET, node, address) == 1 || inet_pton(AF_INET6, node, address) == 1;
+}
+
+/* A service in figures, or none: it is not looked up. */
+static bool is_number(const char *service)
+{
+    return !service || service[strspn(service, "0123456789")] == 0;
+}
+
+VT_EXPORT int getaddrinfo(const char *restrict node, const char *restrict service,
+                          const struct addrinfo *restrict hints, struct addrinfo **restrict result)
+{
+    int flags = hints ? hints->ai_flags : 0;
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(getaddrinfo)(node, service, hints, result);
+    vt_cancel_point();
+    /* For names in other alphabets libc loads a library, for the canonical name it may ask. */
+    if (!(flags & (AI_IDN | AI_CANONIDN | AI_CANONNAME)) && is_number(service) &&
+        ((flags & AI_NUMERICHOST) || in_figures(node)))
+        return vt_real(getaddrinfo)(node, service, hints, result);
+    return VT_HANDED("getaddrinfo", vt_real(getaddrinfo)(node, service, hints, result));
+}
+
+VT_EXPORT int getnameinfo(const struct sockaddr *restrict addr, socklen_t length, char *restrict host,
+                          socklen_t host_length, char *restrict service, socklen_t service_length, int flags)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags);
+    vt_cancel_point();
+    bool ask_host = host && host_length && !(flags & NI_NUMERICHOST);
+    bool ask_service = service && service_length && !(flags & NI_NUMERICSERV);
+    /* Figures made into text: a server does so for each connection. */
+    if (!ask_host && !ask_service)
+        return vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags);
+    return VT_HANDED("getnameinfo",
+                     vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags));
+}
+
 HANDED(int, getaddrinfo_a, (int mode, struct gaicb *list[restrict], int n, struct sigevent *restrict event),
        (mode, list, n, event))
 HANDED(int, gai_suspend, (const struct gaicb *const list[], int n, const struct timespec *timeout),
