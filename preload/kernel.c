@@ -6,6 +6,7 @@
 #include "call.h"
 #include "cputime.h"
 #include "life.h"
+#include "park.h"
 #include "place.h"
 #include "preload.h"
 #include "real.h"
@@ -411,10 +412,22 @@ static void name_owner(struct f_owner_ex *owner)
         vt_each(name_if_owner, owner);
 }
 
+/* A thread is to get a policy, before it has it. */
+static void policy_comes(int policy)
+{
+    policy &= ~SCHED_RESET_ON_FORK;
+    if (policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE)
+        vt_park_realtime();
+}
+
 bool vt_kernel_call(long number, const long a[6], long *ret)
 {
     long b[6];
     struct vt_named n;
+    if (number == SYS_sched_setscheduler)
+        policy_comes((int)a[1]);
+    else if (number == SYS_sched_setattr)
+        vt_park_realtime(); /* it may be; what the address says is for the kernel to find out */
     if (!vt_sched.nplaces) /* there are no virtual threads */
         return false;
     memcpy(b, a, sizeof b);
@@ -700,6 +713,7 @@ VT_EXPORT int pthread_getschedparam(pthread_t thread, int *policy, struct sched_
 
 VT_EXPORT int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *param)
 {
+    policy_comes(policy);
     if (!vt_is_handle(thread))
         return done(thread, SYS_sched_setscheduler, vt_real(pthread_setschedparam)(thread, policy, param));
     return by_handle(thread, SYS_sched_setscheduler, policy, (long)param);

@@ -36,8 +36,10 @@ static bool wants_kernel_thread(const pthread_attr_t *attr)
     cpu_set_t any, set;
     if (pthread_attr_getinheritsched(attr, &inherit) == 0 && inherit == PTHREAD_EXPLICIT_SCHED &&
         pthread_attr_getschedpolicy(attr, &policy) == 0 && pthread_attr_getschedparam(attr, &param) == 0 &&
-        (policy != SCHED_OTHER || param.sched_priority != 0))
+        (policy != SCHED_OTHER || param.sched_priority != 0)) {
+        vt_park_realtime();
         return true;
+    }
     /* Unset, the set is all ones. */
     memset(&any, 0xff, sizeof any);
     return vt_real(pthread_attr_getaffinity_np)(attr, sizeof set, &set) == 0 && !CPU_EQUAL(&set, &any);

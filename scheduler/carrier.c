@@ -684,6 +684,7 @@ int vt_sched_start(void)
     atomic_store_explicit(&keeper_tid, 0, memory_order_relaxed);
     vt_arch_init();
     vt_barrier_init();
+    vt_park_start();
     if ((err = vt_ring_choose(vt_config.io)) || (err = vt_places_make(vt_config.carriers)))
         return err;
     for (unsigned i = 0; i < vt_sched.nplaces; i++) {

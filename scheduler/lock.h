@@ -28,6 +28,9 @@ struct vt_lock {
  * preempted. */
 #define VT_LOCK_SPINS 128
 
+/* So many times it is given away to those with the same priority; from then on to all others. */
+#define VT_LOCK_YIELDS 32
+
 /* Takes the lock if it is free. Acquire, so that the section sees what earlier ones wrote. */
 static inline bool vt_trylock(struct vt_lock *l)
 {
@@ -43,7 +46,7 @@ static inline bool vt_lock_held(const struct vt_lock *l)
 
 static __attribute__((noinline, cold, unused)) void vt_lock_contended(struct vt_lock *l)
 {
-    for (;;) {
+    for (unsigned yields = 0;; yields++) {
         /* Wait by reading only: the line stays shared until the holder writes it. */
         for (int i = 0; i < VT_LOCK_SPINS; i++) {
             if (vt_trylock(l))
@@ -51,8 +54,15 @@ static __attribute__((noinline, cold, unused)) void vt_lock_contended(struct vt_
             vt_cpu_relax();
         }
         /* The holder has been preempted. Not by way of the C library, whose entry points are interposed. */
+        struct {
+            int64_t s, ns;
+        } moment = {0, 50000};
+        bool sleep = yields >= VT_LOCK_YIELDS; /* it may have less priority, and wait for our processor */
         long ret;
-        __asm__ volatile("syscall" : "=a"(ret) : "a"((long)SYS_sched_yield) : "rcx", "r11", "memory");
+        __asm__ volatile("syscall"
+                         : "=a"(ret)
+                         : "a"((long)(sleep ? SYS_nanosleep : SYS_sched_yield)), "D"(&moment), "S"(0L)
+                         : "rcx", "r11", "memory");
     }
 }
 

@@ -10,6 +10,11 @@
 
 #include <errno.h>
 
+/* Linux 3.14, include/uapi/linux/sched.h. */
+#ifndef SCHED_DEADLINE
+#define SCHED_DEADLINE 6
+#endif
+
 /* --- permits -------------------------------------------------------------------------------------------------------- */
 
 /* Of a stack that was left, what is touched first on coming back. */
@@ -189,6 +194,7 @@ struct waiter {
     const void *addr;
     struct bucket *_Atomic bucket; /* changes at a requeue, under both locks */
     uint32_t bits;
+    uint32_t priority; /* of a thread with a real-time policy, when it began to wait, as in the kernel's futex; else 0 */
     _Atomic uint32_t woken; /* enum woken; set with the bucket locked: the waker's last access to the waiter */
     uint32_t process;       /* vt_process when it was queued: after a fork it is in no queue */
 };
@@ -208,15 +214,23 @@ static struct bucket *bucket_of(const void *addr)
     return &buckets[((uintptr_t)addr >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - VT_BUCKET_BITS)];
 }
 
+/* By priority, first in first out among equals: whoever takes the first of an address takes the right one. */
 static void enqueue(struct bucket *b, struct waiter *w)
 {
-    w->next = NULL;
-    w->prev = b->last;
-    if (b->last)
-        b->last->next = w;
+    struct waiter *after = b->last;
+    if (__builtin_expect(w->priority, 0))
+        while (after && after->priority < w->priority)
+            after = after->prev;
+    w->prev = after;
+    w->next = after ? after->next : b->first;
+    if (w->prev)
+        w->prev->next = w;
     else
         b->first = w;
-    b->last = w;
+    if (w->next)
+        w->next->prev = w;
+    else
+        b->last = w;
 }
 
 static void dequeue(struct bucket *b, struct waiter *w)
@@ -232,8 +246,52 @@ static void dequeue(struct bucket *b, struct waiter *w)
     atomic_fetch_sub_explicit(&b->count, 1, memory_order_relaxed);
 }
 
-/* Whether anybody has ever queued here: a process that only forks has nothing to clear. */
-static _Atomic bool used;
+/* What has been seen in the process. While nobody has ever queued here, a process that only forks has nothing to clear. */
+enum seen {
+    SEEN_NOTHING,
+    SEEN_WAITERS,
+    SEEN_REALTIME, /* threads may have real-time policies */
+};
+static _Atomic uint32_t seen;
+
+/* Of virtual threads: their carriers'. */
+static uint32_t base_priority;
+
+/* The calling kernel thread's, 1..99, 100 for a deadline, or 0: all other policies are alike. */
+static uint32_t own_priority(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {0};
+    if (vt_sys4(SYS_sched_getattr, 0, (long)&attr, sizeof attr, 0) != 0)
+        return 0;
+    return attr.policy == SCHED_DEADLINE ? 100 : attr.priority;
+}
+
+void vt_park_realtime(void)
+{
+    atomic_store_explicit(&seen, SEEN_REALTIME, memory_order_relaxed);
+}
+
+void vt_park_start(void)
+{
+    base_priority = own_priority();
+    if (base_priority)
+        vt_park_realtime();
+}
+
+static __attribute__((noinline, cold)) void see(struct waiter *w)
+{
+    uint32_t nothing = SEEN_NOTHING;
+    if (!atomic_compare_exchange_strong_explicit(&seen, &nothing, SEEN_WAITERS, memory_order_relaxed,
+                                                 memory_order_relaxed) &&
+        nothing == SEEN_REALTIME)
+        w->priority = w->thread->kind == VT_VIRTUAL ? base_priority : own_priority();
+}
 
 /* Counts a waiter in, and locks. */
 static void count_and_lock(struct bucket *b)
@@ -319,8 +377,8 @@ int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), vo
     vt_wait_begins(t);
     t->wait_kind = flags >> VT_PARK_FOR_SHIFT; /* before it is queued: a requeue changes it */
     atomic_init(&w.bucket, b);
-    if (!atomic_load_explicit(&used, memory_order_relaxed))
-        atomic_store_explicit(&used, true, memory_order_relaxed);
+    if (__builtin_expect(atomic_load_explicit(&seen, memory_order_relaxed) != SEEN_WAITERS, 0))
+        see(&w);
     count_and_lock(b);
     if (check && !check(arg)) {
         unlock_and_uncount(b);
@@ -534,8 +592,9 @@ bool vt_parked_on(const void *addr)
 void vt_park_fork_child(void)
 {
     /* Private and anonymous (.bss): zero again, without touching what was never used. */
-    if (!atomic_load_explicit(&used, memory_order_relaxed))
+    uint32_t waiters = SEEN_WAITERS;
+    if (!atomic_load_explicit(&seen, memory_order_relaxed))
         return;
-    atomic_store_explicit(&used, false, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&seen, &waiters, SEEN_NOTHING, memory_order_relaxed, memory_order_relaxed);
     vt_sys3(SYS_madvise, (long)buckets, sizeof buckets, MADV_DONTNEED);
 }

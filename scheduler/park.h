@@ -3,7 +3,8 @@
  * Two layers. vt_block/vt_unblock are a one-permit semaphore for each thread, as LockSupport.park in Java: an unblock
  * that comes first is not lost, several collapse into one, and a block may return without one ("spurious"); whoever
  * calls it loops on a condition of its own. vt_park/vt_unpark are a futex in user space: queues of waiters by address,
- * first in first out, hashed into buckets; a waiter's node lives on its own stack.
+ * first in first out, hashed into buckets; a waiter's node lives on its own stack. Kernel threads with real-time priorities
+ * come before others, by priority, as in the kernel.
  *
  * A virtual thread that blocks leaves its carrier to others; a kernel thread sleeps in the kernel. Both kinds wait in
  * the same queues. All functions may be called by any thread, and those that only wake also in a signal handler (a
@@ -87,7 +88,7 @@ int vt_sleep(uint64_t deadline, unsigned flags);
 int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
                uint32_t bits, unsigned flags);
 
-/* Wakes up to max waiters of addr whose bits meet these, in the order in which they came; returns how many. */
+/* Wakes up to max waiters of addr whose bits meet these, in the order of the queue; returns how many. */
 unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits);
 
 /* Wakes the first waiter of addr. under(arg, bits, more) is called with the bucket locked, after the waiter has been
@@ -104,6 +105,12 @@ int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned 
 
 /* In a forked child: nobody waits. Who was waiting when its handler forked goes on waiting, alone, when that returns. */
 void vt_park_fork_child(void);
+
+/* A thread is about to have a real-time policy. From here on kernel threads look at their own before they wait. */
+void vt_park_realtime(void);
+
+/* The engine starts: virtual threads have the priority of the calling kernel thread, which makes their carriers. */
+void vt_park_start(void);
 
 /* Whether anyone waits on addr; a hint without the lock held. */
 bool vt_parked_on(const void *addr);
