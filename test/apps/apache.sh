@@ -37,7 +37,7 @@ ListenBacklog 4000
 ThreadsPerChild $((most / 4))
 ThreadLimit $((most / 4))
 MaxRequestWorkers $most
-MinSpareThreads $((most / 4))
+MinSpareThreads 1
 MaxSpareThreads $most
 MaxKeepAliveRequests 0
 KeepAliveTimeout 5
