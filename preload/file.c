@@ -46,16 +46,31 @@ static bool opens_at_once(dev_t device)
     return n == 1 || n == 5 || (n >= 136 && n <= 143);
 }
 
-/* Whether the open may wait: of a FIFO, for a peer, of a device, for a carrier or a medium. It costs a look at the path. */
+/* In most programs nothing that is opened waits, and the look costs as much as the open. After so many looks that have found
+ * nothing of the kind there are no more, until an open takes so long all the same that the monitor hands the place over. A
+ * program that has once been seen to open what waits has each path looked at. */
+#define LOOKS_ENOUGH 256
+static _Atomic unsigned looks;
+static _Atomic bool found_waiting;
+
+/* Whether the open may wait: of a FIFO, for a peer, of a device, for a carrier or a medium. */
 static bool may_wait(int dir, const char *path, int flags)
 {
     if ((flags & (O_NONBLOCK | O_PATH | O_DIRECTORY | O_ACCMODE)) > O_WRONLY || !path)
         return false;
     if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
         return false;
+    bool all = atomic_load_explicit(&found_waiting, memory_order_relaxed);
+    if (!all && atomic_load_explicit(&looks, memory_order_relaxed) >= LOOKS_ENOUGH)
+        return false;
     struct stat st;
-    return vt_sys4(SYS_newfstatat, dir, (long)path, (long)&st, 0) == 0 &&
-           (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && !opens_at_once(st.st_rdev)));
+    bool waits = vt_sys4(SYS_newfstatat, dir, (long)path, (long)&st, 0) == 0 &&
+                 (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && !opens_at_once(st.st_rdev)));
+    if (waits && !all)
+        atomic_store_explicit(&found_waiting, true, memory_order_relaxed);
+    else if (!all)
+        atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
+    return waits;
 }
 
 /* Of the kind that is not known yet. */
@@ -83,7 +98,11 @@ long vt_call_openat(int dir, const char *path, int flags, mode_t mode)
 {
     if (may_wait(dir, path, flags))
         return VT_HANDED_CALL("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode));
-    return vt_sys4(SYS_openat, dir, (long)path, flags, mode);
+    bool before = vt_handed_off();
+    long ret = vt_sys4(SYS_openat, dir, (long)path, flags, mode);
+    if (__builtin_expect(!before && vt_handed_off(), 0))
+        atomic_store_explicit(&looks, 0, memory_order_relaxed);
+    return ret;
 }
 
 static int open_virtual(int dir, const char *path, int flags, mode_t mode)
