@@ -5,6 +5,7 @@
 #include "real.h"
 #include "stock.h"
 #include "sys.h"
+#include "tcb.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -73,8 +74,10 @@ static bool search(struct link_map *map, const char *file, char *path, size_t si
 /* Called by dlopen: 1 and the result if there are virtual threads, 0: not our business. */
 int vt_dlopen(const char *file, int mode, void *caller, void **result)
 {
-    if (!vt_on() || vt_threads_living() == 0)
+    if (!vt_on() || vt_threads_living() == 0) {
+        vt_tcb_module_comes();
         return 0;
+    }
     char path[PATH_MAX];
     struct link_map *map;
     if (file && strchr(file, '$'))

@@ -116,6 +116,7 @@ void vt_modules_end(bool begun)
 {
     vt_tcb_dl_end(begun);
     each_tcb(late_tls);
+    vt_tcb_module_came();
 }
 
 /* --- kernel threads -------------------------------------------------------------------------------------------------- */

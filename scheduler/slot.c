@@ -123,6 +123,8 @@ static uint64_t read_number(const char *path, uint64_t fallback)
     return value;
 }
 
+static void all_executable(void);
+
 /* Under classes_lock. */
 static void init(void)
 {
@@ -137,6 +139,7 @@ static void init(void)
     atomic_store_explicit(&map_budget, (int64_t)(read_number("/proc/sys/vm/max_map_count", 65530) / 2),
                           memory_order_relaxed);
     tls_size = round_up(vt_tcb_size() + (COLOURS - 1) * LINE, PAGE);
+    vt_tcb_exec_wanted = all_executable;
 }
 
 /* --- classes --- */
@@ -221,6 +224,29 @@ static size_t slab_limit(void)
     return most;
 }
 
+/* A module has come that wants executable stacks. Guards stay what they are. */
+static void make_executable(struct slab *s)
+{
+    const long prot = PROT_READ | PROT_WRITE | PROT_EXEC;
+    if (atomic_load_explicit(&guards[VT_GUARD_MPROTECT], memory_order_relaxed) == 0) {
+        vt_sys3(SYS_mprotect, (long)s->lo, s->hi - s->lo, prot);
+        return;
+    }
+    struct vt_slot *slot = s->slot;
+    for (char *lo = s->lo; lo < s->hi; lo += s->stride, slot++) {
+        long guard = slot->guard == VT_GUARD_MPROTECT ? slot->guard_size : 0;
+        vt_sys3(SYS_mprotect, (long)lo + guard, (long)s->stride - guard, prot);
+    }
+}
+
+/* A slab that is not seen here sees what it is to be when it has been made: add_slab. */
+static void all_executable(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (struct slab *s = atomic_load_explicit(&slabs, memory_order_acquire); s; s = s->next)
+        make_executable(s);
+}
+
 /* Maps a slab of up to n slots. Inaccessible and unlocked first: after mlockall(MCL_FUTURE) the kernel would
  * fill all of it with memory else. */
 static char *map_slab(size_t stride, unsigned *n)
@@ -252,6 +278,7 @@ static bool add_slab(struct vt_slot_class *c)
         atomic_store_explicit(&c->scarce, true, memory_order_relaxed);
     while (n > 1 && n * c->stride > limit)
         n /= 2;
+    bool executable = vt_tcb_exec_stack();
     char *lo = map_slab(c->stride, &n);
     if (!lo) {
         atomic_store_explicit(&c->scarce, true, memory_order_relaxed);
@@ -277,6 +304,9 @@ static bool add_slab(struct vt_slot_class *c)
     while (!atomic_compare_exchange_weak_explicit(&slabs, &s->next, s, memory_order_release,
                                                   memory_order_relaxed))
         ;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!executable && vt_tcb_exec_stack())
+        make_executable(s);
     return true;
 }
 

@@ -18,8 +18,8 @@
  * a spin lock they make a few system calls when a slab is needed.
  *
  * Two things are not as with stacks of libc's: slabs are not locked in memory after mlockall(MCL_FUTURE), and
- * a mlockall(MCL_CURRENT) that gets through to the kernel fills every slab, unused slots too; stacks become
- * executable only if that was wanted when their slab was made (vt_tcb_exec_stack).
+ * a mlockall(MCL_CURRENT) that gets through to the kernel fills every slab, unused slots too. They become
+ * executable when a module comes that wants it (vt_tcb_exec_wanted).
  */
 #ifndef VT_SLOT_H
 #define VT_SLOT_H

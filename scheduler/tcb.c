@@ -150,7 +150,8 @@ static struct {
 static const char *why = "vt_tcb_init has not been called";
 static _Atomic int init_state; /* 0 not yet, 1 succeeded, ENOSYS failed */
 static struct vt_lock init_lock = VT_LOCK_INIT;
-static bool exec_stack;
+static _Atomic bool exec_stack; /* stays, as in glibc, when who wanted it goes */
+void (*vt_tcb_exec_wanted)(void);
 
 static struct head *head(void *tp)
 {
@@ -413,7 +414,7 @@ static bool refresh(void)
         s.buf = NULL;
         s.cap *= 4;
     }
-    bool ok = true;
+    bool ok = true, wanted = false;
     vt_lock(&mods.lock);
     /* An older scan than the published one changes nothing: whoever needs a newer one will see that it is
      * stale. */
@@ -424,11 +425,13 @@ static bool refresh(void)
             mods.ticket = s.ticket;
             mods.adds = s.adds;
             mods.subs = s.subs;
-            exec_stack = s.exec;
+            wanted = s.exec && !atomic_exchange_explicit(&exec_stack, true, memory_order_seq_cst);
             atomic_store_explicit(&mods.rtld_gen, rtld_gen, memory_order_release);
         }
     }
     vt_unlock(&mods.lock);
+    if (wanted && vt_tcb_exec_wanted)
+        vt_tcb_exec_wanted();
     char *none = NULL;
     if (s.cap != SCAN_SIZE || !atomic_compare_exchange_strong_explicit(
                                   &scan_buf, &none, s.buf, memory_order_release, memory_order_relaxed))
@@ -456,6 +459,22 @@ static bool stale(void)
     bool changed = s.adds != mods.adds || s.subs != mods.subs;
     vt_unlock(&mods.lock);
     return changed;
+}
+
+void vt_tcb_module_comes(void)
+{
+    atomic_store_explicit(&mods.rtld_gen, SIZE_MAX, memory_order_relaxed);
+}
+
+void vt_tcb_module_came(void)
+{
+    struct scan s = {0};
+    libc.iterate_phdr(read_adds, &s);
+    vt_lock(&mods.lock);
+    bool more = s.adds != mods.adds;
+    vt_unlock(&mods.lock);
+    if (more)
+        refresh();
 }
 
 static inline void sync_modules(void)
@@ -774,7 +793,7 @@ size_t vt_tcb_align(void)
 
 bool vt_tcb_exec_stack(void)
 {
-    return exec_stack;
+    return atomic_load_explicit(&exec_stack, memory_order_seq_cst);
 }
 
 /* Fields that every new thread finds the same, in memory that is zero or from an earlier thread. */

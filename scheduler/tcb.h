@@ -137,8 +137,18 @@ unsigned vt_tcb_tid(void *tp);
 void vt_tcb_prefetch(const void *tp);
 void vt_tcb_prefetch_dtv(const void *tp);
 
-/* True if some loaded object wants executable stacks, as glibc sees it. After vt_tcb_init. */
+/* True if some loaded object wants executable stacks, or one did that was loaded since vt_tcb_init, as glibc sees it. */
 bool vt_tcb_exec_stack(void);
+
+/* If set, it is called once when that has become true; by any thread that makes a TCB, or by vt_tcb_module_came. */
+extern void (*vt_tcb_exec_wanted)(void);
+
+/* A module is about to be loaded, and nobody will say when it is: who makes the next TCB looks at all of them. Modules
+ * without TLS are not noticed else. Any thread; for nothing before vt_tcb_init. */
+void vt_tcb_module_comes(void);
+
+/* A module may have been loaded. Any thread, not in a section. After vt_tcb_init. */
+void vt_tcb_module_came(void);
 
 /*
  * --- Modules that come later
