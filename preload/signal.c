@@ -19,9 +19,10 @@
 #include <ucontext.h>
 
 struct handler {
-    _Atomic(void *) function;
+    _Atomic(void *) function; /* NULL: the default */
     _Atomic int flags; /* the program's */
     _Atomic uint64_t mask;
+    _Atomic bool used; /* the program has had a handler: the trampoline is the kernel's action */
 };
 
 static struct handler handlers[65];
@@ -33,6 +34,41 @@ static uint64_t to_bits(const sigset_t *set)
     return bits;
 }
 
+/* Stay real defaults: they do nothing to a program that has not asked for them. */
+static bool default_is_harmless(int sig)
+{
+    return sig == SIGCHLD || sig == SIGCONT || sig == SIGURG || sig == SIGWINCH;
+}
+
+static bool raised_by_instruction(int sig, const siginfo_t *info)
+{
+    return info->si_code > 0 &&
+           (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP || sig == SIGSYS);
+}
+
+/* The signal has come to a program that has gone back to the default. It comes again when this handler returns, and does
+ * what it does by default. */
+static void by_default(int sig, siginfo_t *info)
+{
+    struct sigaction act = {.sa_flags = 0};
+    act.sa_handler = SIG_DFL;
+    vt_real(sigaction)(sig, &act, NULL);
+    if (!raised_by_instruction(sig, info))
+        vt_sys4(SYS_rt_tgsigqueueinfo, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig, (long)info);
+}
+
+/* What to call, NULL for the default. SA_RESETHAND is ours to do: the kernel would do it where the trampoline only puts the
+ * signal off. */
+static void *take_function(struct handler *h, int flags)
+{
+    void *function = atomic_load_explicit(&h->function, memory_order_acquire);
+    while (function && (flags & SA_RESETHAND) &&
+           !atomic_compare_exchange_weak_explicit(&h->function, &function, NULL, memory_order_acq_rel,
+                                                  memory_order_acquire))
+        ;
+    return function;
+}
+
 static void trampoline(int sig, siginfo_t *info, void *context)
 {
     struct vt_thread *t = vt_self;
@@ -41,10 +77,15 @@ static void trampoline(int sig, siginfo_t *info, void *context)
         return;
     if (!vt_signal_mine(sig, info))
         return;
-    const struct handler *h = &handlers[sig];
-    void *function = atomic_load_explicit(&h->function, memory_order_acquire);
+    struct handler *h = &handlers[sig];
     int flags = atomic_load_explicit(&h->flags, memory_order_relaxed);
+    void *function = take_function(h, flags);
     uint64_t own = 0, kernel = 0, handling = 0;
+    bool in_call = false;
+    if (!function) {
+        by_default(sig, info);
+        return;
+    }
     if (t && t->kind != VT_KERNEL) {
         /* To which it returns: the thread's mask, and the kernel's, which has more where this handler has interrupted another
          * before its first step or after its last. */
@@ -57,9 +98,15 @@ static void trampoline(int sig, siginfo_t *info, void *context)
             set |= UINT64_C(1) << (sig - 1);
         t->lent = false; /* for a wait, which this ends */
         handling = t->handling;
+        in_call = t->in_call;
+        t->in_call = false;
         t->handling |= set & ~own;
         vt_signal_mask_is(set);
     }
+    /* Only now, and not by the kernel: what is put off waits blocked until this has returned. */
+    uint64_t bit = UINT64_C(1) << (sig - 1);
+    if ((flags & SA_NODEFER) && !(atomic_load_explicit(&h->mask, memory_order_relaxed) & bit))
+        vt_sys4(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&bit, 0, sizeof bit);
     if (flags & SA_SIGINFO)
         ((void (*)(int, siginfo_t *, void *))function)(sig, info, context);
     else
@@ -70,6 +117,8 @@ static void trampoline(int sig, siginfo_t *info, void *context)
     if (t && t->kind != VT_KERNEL) {
         uint64_t now = to_bits(&uc->uc_sigmask); /* the handler may have set another */
         t->handling = handling;
+        if (in_call) /* it may go on */
+            vt_call_begins();
         vt_signal_returns(now == kernel ? own : now, now);
     }
 }
@@ -82,14 +131,20 @@ VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *
     struct sigaction was, ours;
     void *old_function = atomic_load_explicit(&h->function, memory_order_relaxed);
     int old_flags = atomic_load_explicit(&h->flags, memory_order_relaxed);
-    if (act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN) {
+    bool handles = act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN;
+    /* Back to the default: the trampoline stays, for a kick on its way may not end the program. */
+    bool stays = act && act->sa_handler == SIG_DFL && atomic_load_explicit(&h->used, memory_order_relaxed) &&
+                 !default_is_harmless(sig);
+    if (handles || stays) {
         ours = *act;
         ours.sa_sigaction = trampoline;
-        ours.sa_flags |= SA_SIGINFO;
+        ours.sa_flags = stays ? SA_SIGINFO | SA_RESTART | SA_ONSTACK
+                              : (act->sa_flags | SA_SIGINFO) & (int)~(SA_NODEFER | SA_RESETHAND);
         /* Before the kernel knows: a signal in between finds the new handler a little early. */
+        atomic_store_explicit(&h->used, true, memory_order_relaxed);
         atomic_store_explicit(&h->flags, act->sa_flags, memory_order_relaxed);
         atomic_store_explicit(&h->mask, to_bits(&act->sa_mask), memory_order_relaxed);
-        atomic_store_explicit(&h->function, (void *)act->sa_handler, memory_order_release);
+        atomic_store_explicit(&h->function, handles ? (void *)act->sa_handler : NULL, memory_order_release);
         act = &ours;
     }
     int ret = vt_real(sigaction)(sig, act, &was);
@@ -98,9 +153,9 @@ VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *
     if (ret == 0 && old) {
         *old = was;
         if (was.sa_sigaction == trampoline) {
+            const int kernels = SA_SIGINFO | SA_NODEFER | SA_RESETHAND | SA_RESTART | SA_ONSTACK;
             old->sa_handler = (void (*)(int))old_function;
-            if (!(old_flags & SA_SIGINFO))
-                old->sa_flags &= ~SA_SIGINFO;
+            old->sa_flags = (was.sa_flags & ~kernels) | (old_flags & kernels);
         }
     }
     return ret;
@@ -310,8 +365,10 @@ static void jump_brings(const sigset_t *mask)
 
 static void jump_restores(struct __jmp_buf_tag *env)
 {
-    if (vt_on() && vt_self && atomic_load_explicit(&vt_self->crit, memory_order_relaxed) == 0)
+    if (vt_on() && vt_self && atomic_load_explicit(&vt_self->crit, memory_order_relaxed) == 0) {
+        vt_self->in_call = false;
         vt_undo_all();
+    }
     if (env->__mask_was_saved)
         jump_brings(&env->__saved_mask);
 }
