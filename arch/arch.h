@@ -85,6 +85,10 @@ void vt_arch_set_tp(void *tp);
 /* The thread pointer of the calling kernel thread. */
 static inline void *vt_arch_tp(void);
 
+/* Whether a signal's handler has interrupted its thread right behind a system call that has a result other than an error: the
+ * context is the handler's third argument. */
+bool vt_arch_call_done(const void *context);
+
 /* Says to the processor that this is a spinning loop. */
 static inline void vt_cpu_relax(void);
 

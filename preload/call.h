@@ -156,6 +156,37 @@ static inline bool vt_handed_in_vain(void)
     return !(atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & (VT_SIGNALLED | VT_CANCELLED));
 }
 
+/* The calling virtual thread, whose wait_what is set, is about to be in a system call of the kernel's that is a cancellation
+ * point: until vt_call_ended a cancellation ends it at once, unless the call has its result already. As with libc's own
+ * cancellation points. */
+static inline void vt_call_begins(void)
+{
+    vt_self->in_call = true;
+    /* Either this sees that it is cancelled, or who cancels it sees wait_what, and sends the signal (vt_cancel). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (__builtin_expect(atomic_load_explicit(&vt_self->interrupt, memory_order_relaxed) & VT_CANCELLED, 0)) {
+        vt_self->in_call = false;
+        vt_cancel_now();
+        vt_self->in_call = true; /* it is disabled, or under way */
+    }
+}
+
+static inline void vt_call_ended(void)
+{
+    vt_self->in_call = false;
+}
+
+/* A call that is a cancellation point, in a place that has been handed over. */
+#define VT_CALL_POINT(call)                                                                                  \
+    __extension__({                                                                                          \
+        long point_;                                                                                         \
+        vt_call_begins();                                                                                    \
+        point_ = (call);                                                                                     \
+        vt_call_ended();                                                                                     \
+        point_;                                                                                              \
+    })
+#define VT_HANDED_POINT(what, call) VT_HANDED_CALL(what, VT_CALL_POINT(call))
+
 /* call, an expression with the kernel's result, with the place handed over; evaluated again for an EINTR in
  * vain. */
 #define VT_HANDED_CALL(what, call)                                                                           \

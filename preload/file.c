@@ -97,9 +97,16 @@ static int opened(int fd, int flags)
 long vt_call_openat(int dir, const char *path, int flags, mode_t mode)
 {
     if (may_wait(dir, path, flags))
-        return VT_HANDED_CALL("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode));
+        return VT_HANDED_POINT("open", vt_sys4(SYS_openat, dir, (long)path, flags, mode));
+    struct vt_thread *t = vt_self;
     bool before = vt_handed_off();
-    long ret = vt_sys4(SYS_openat, dir, (long)path, flags, mode);
+    long ret;
+    t->wait_what = "open"; /* it may wait all the same */
+    do {
+        vt_wait_begins(t);
+        ret = VT_CALL_POINT(vt_sys4(SYS_openat, dir, (long)path, flags, mode));
+    } while (ret == -EINTR && vt_handed_in_vain());
+    t->wait_what = NULL;
     if (__builtin_expect(!before && vt_handed_off(), 0))
         atomic_store_explicit(&looks, 0, memory_order_relaxed);
     return ret;

@@ -320,7 +320,7 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
         ret = vt_out_wait(&out, done);
         if (ret == VT_RETRY) {
             struct iovec rest = {(char *)iov->iov_base + begun, iov->iov_len - begun};
-            ret = VT_HANDED_CALL("write", begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1)
+            ret = VT_HANDED_POINT("write", begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1)
                                                 : vt_sys3(SYS_writev, fd, (long)iov, count));
             if (ret < 0)
                 return done ? done : ret;

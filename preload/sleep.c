@@ -36,7 +36,7 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
     case CLOCK_TAI:
         break;
     default: /* processor time, alarms, or an error */
-        return VT_HANDED_CALL("clock_nanosleep",
+        return VT_HANDED_POINT("clock_nanosleep",
                               vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
     }
     if (!request || request->tv_sec < 0 || !vt_nsec_valid(request))

@@ -56,7 +56,7 @@ static size_t recv_least(int fd, size_t n, int flags)
 static long peek_all(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length)
 {
     for (;;) {
-        long ret = VT_HANDED_CALL(
+        long ret = VT_HANDED_POINT(
             "recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
         /* Short at the end, for a handler, when the time is over; or because of our own requests. */
         if (ret <= 0 || (size_t)ret >= n || !vt_handed_in_vain() || vt_poll_now(fd, POLLRDHUP) ||
@@ -193,7 +193,7 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
     if ((vt_fd_bits(fd) & VT_FD_LOWAT) || (flags & MSG_WAITALL)) {
         /* Ancillary data parts what is received: which, the kernel knows. */
         if (msg->msg_controllen || (flags & MSG_PEEK))
-            return VT_HANDED_CALL("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
+            return VT_HANDED_POINT("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
         if (flags & MSG_WAITALL)
             return recv_pieces(fd, msg, flags);
     }
@@ -306,7 +306,7 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
             return some ? (long)done : ret;
         ret = vt_out_wait(out, some ? 1 : 0);
         if (ret == VT_RETRY) {
-            ret = VT_HANDED_CALL("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done),
+            ret = VT_HANDED_POINT("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done),
                                                  (long)(n - done), flags | (some ? MSG_NOSIGNAL : 0),
                                                  (long)addr, length));
             if (ret < 0)
@@ -328,7 +328,7 @@ static long sendto_call(int fd, const void *buf, size_t n, int flags, const stru
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length);
     if (flags & MSG_FASTOPEN) /* connects */
-        return VT_HANDED_CALL("send", vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length));
+        return VT_HANDED_POINT("send", vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length));
     struct vt_out out;
     vt_out_start(&out, fd, vt_fd_generation(fd));
     return send_piece(&out, buf, n, flags, addr, length, 0);
@@ -393,7 +393,7 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys3(SYS_sendmsg, fd, (long)msg, flags);
     if (flags & MSG_FASTOPEN)
-        return VT_HANDED_CALL("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
+        return VT_HANDED_POINT("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
     struct vt_out out;
     vt_out_start(&out, fd, vt_fd_generation(fd));
     for (;;) {
@@ -406,7 +406,7 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
             if (ret == 0)
                 continue;
             if (ret == VT_RETRY)
-                ret = VT_HANDED_CALL("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
+                ret = VT_HANDED_POINT("sendmsg", vt_sys3(SYS_sendmsg, fd, (long)msg, flags));
         }
         if (ret >= 0)
             note_sent(msg);
@@ -489,7 +489,7 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
     if (VT_AS_IS(fd) || vt_fd_kind(fd) != VT_FD_SOCKET || vt_fd_nonblocking(fd))
         return vt_sys3(SYS_connect, fd, (long)addr, length);
     if (!vt_io_has_ring())
-        return VT_HANDED_CALL("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
+        return VT_HANDED_POINT("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
     uint64_t deadline = vt_fd_deadline(fd, SO_SNDTIMEO);
     unsigned flags = vt_restartable(deadline);
     for (;;) {
@@ -503,7 +503,7 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
          * one finds it. */
         if (ret == -EALREADY || ret == -EINPROGRESS || ret == -EAGAIN) {
             if (ret == -EAGAIN) /* a full backlog in the local domain */
-                return VT_HANDED_CALL("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
+                return VT_HANDED_POINT("connect", vt_sys3(SYS_connect, fd, (long)addr, length));
             ret = vt_wait_for(fd, NULL, POLLOUT, deadline);
             if (ret == VT_RETRY)
                 continue;

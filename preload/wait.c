@@ -78,7 +78,7 @@ long vt_call_wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
     long ret = wait4_parked(pid, status, options, usage);
     if (ret == VT_RETRY)
-        ret = VT_HANDED_CALL("wait", vt_sys4(SYS_wait4, pid, (long)status, options, (long)usage));
+        ret = VT_HANDED_POINT("wait", vt_sys4(SYS_wait4, pid, (long)status, options, (long)usage));
     return ret;
 }
 
@@ -86,7 +86,7 @@ long vt_call_waitid(int type, id_t id, siginfo_t *info, int options, struct rusa
 {
     long ret = waitid_parked(type, id, info, options, usage);
     if (ret == VT_RETRY)
-        ret = VT_HANDED_CALL("wait", vt_sys6(SYS_waitid, type, id, (long)info, options, (long)usage, 0));
+        ret = VT_HANDED_POINT("wait", vt_sys6(SYS_waitid, type, id, (long)info, options, (long)usage, 0));
     return ret;
 }
 

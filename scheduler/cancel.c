@@ -64,6 +64,16 @@ static void on_cancel(int sig, siginfo_t *info, void *context)
          * before. */
         if (!(atomic_load_explicit(&t->interrupt, memory_order_acquire) & VT_CANCELLED))
             return;
+        if (t->in_call) {
+            if (vt_arch_call_done(context))
+                return; /* it has a result, which is not to be lost */
+            t->in_call = false;
+            vt_undo_all();
+            vt_real(pthread_testcancel)();
+            t->in_call = true; /* it is disabled, or under way */
+            errno = saved;
+            return;
+        }
     } else if (t && vt_signal_put_off(sig, info, context)) {
         return;
     }

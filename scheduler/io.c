@@ -48,21 +48,53 @@ static bool any_done(struct vt_op *ops, size_t n)
     return false;
 }
 
+static bool is_posted(struct vt_op *op)
+{
+    return op->mailed && !atomic_load_explicit(&op->mail_done, memory_order_acquire);
+}
+
+/* Asks for the end of those that are not done. What has been asked before has been heard. */
+static void ask_for_end(struct vt_thread *t, struct vt_op *ops, size_t n)
+{
+    struct vt_place *mine = vt_need_place(t);
+    for (size_t i = 0; i < n; i++)
+        if (ops[i].mailed && !is_posted(&ops[i])) {
+            ops[i].mailed = false;
+            atomic_store_explicit(&ops[i].mail_done, 0, memory_order_relaxed);
+        }
+    vt_chaos();
+    vt_ring_cancel(mine, ops, n);
+}
+
+/* ns until it is asked again for the end of a request. The kernel does not find one that is on its way from waiting for its
+ * descriptor to a worker, where it may then wait for ever (connect in the local domain). */
+#define ASK_AGAIN_FIRST UINT64_C(5000000)
+#define ASK_AGAIN_LAST  UINT64_C(1000000000)
+
 /* Waits for the last access to the ops, having asked for their end. In a section. */
 static void settle(struct vt_thread *t, struct vt_op *ops, size_t n)
 {
     if (n == 1 && (!ops->place || is_done(ops)) && !ops->mailed)
         return;
-    struct vt_place *mine = vt_need_place(t);
-    vt_chaos();
-    vt_ring_cancel(mine, ops, n);
+    ask_for_end(t, ops, n);
     t->settling = true;
+    uint64_t patience = ASK_AGAIN_FIRST, due = VT_NEVER;
     for (size_t i = 0; i < n; i++) {
         struct vt_op *op = &ops[i];
         if (!op->place)
             continue;
-        while (!is_done(op) || (op->mailed && !atomic_load_explicit(&op->mail_done, memory_order_acquire)))
-            vt_block(VT_NEVER);
+        while (!is_done(op) || is_posted(op)) {
+            uint64_t now = vt_now();
+            if (due == VT_NEVER) {
+                due = now + patience;
+            } else if (now >= due) {
+                ask_for_end(t, ops, n);
+                patience = patience < ASK_AGAIN_LAST ? 2 * patience : patience;
+                due = now + patience;
+                continue; /* it may be done by now */
+            }
+            vt_block(due);
+        }
     }
     t->settling = false;
 }

@@ -159,7 +159,7 @@ struct vt_thread *vt_adopt(void)
         t->stock = NULL;
         t->in_position = false;
         t->undo = NULL;
-        t->shielded = false;
+        t->shielded = t->in_call = false;
         t->sigmask = old;
         /* The descriptor may have been another's. */
         atomic_store_explicit(&t->crit, 0, memory_order_relaxed);
@@ -373,7 +373,7 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     t->result = NULL;
     t->exited = t->in_position = false;
     t->undo = NULL;
-    t->shielded = false;
+    t->shielded = t->in_call = false;
     t->sigmask = spec->sigmask;
     t->handling = 0;
     memcpy(t->name, spec->name, sizeof t->name);

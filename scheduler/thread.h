@@ -123,6 +123,7 @@ struct vt_thread {
     _Atomic uint8_t hidden;       /* how much it blocks out of sight, see bound.c */
     bool parked;                  /* it has parked in its life */
     bool shielded;                /* is not cancelled at any moment, but looks when it no longer is (cond.c, life.c) */
+    volatile bool in_call;        /* waits in a call of the kernel's that a cancellation ends (vt_call_begins) */
     bool settling;                /* in a wait that handlers do not end: what is deferred stays so */
     bool lent;                    /* sigmask is that of a wait, and own_mask comes back (vt_mask_lend) */
 

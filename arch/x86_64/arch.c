@@ -77,6 +77,15 @@ void vt_arch_set_tp(void *tp)
     set_tp(tp);
 }
 
+bool vt_arch_call_done(const void *context)
+{
+    const greg_t *regs = ((const ucontext_t *)context)->uc_mcontext.gregs;
+    const unsigned char *pc = (const unsigned char *)(uintptr_t)regs[REG_RIP];
+    /* The instruction is 0f 05. A call that is to be made again is interrupted before it. */
+    bool again = pc[0] == 0x0f && pc[1] == 0x05, behind = pc[-2] == 0x0f && pc[-1] == 0x05;
+    return behind && !again && (unsigned long)regs[REG_RAX] < -4095UL;
+}
+
 void vt_context_make(struct vt_context *c, void *stack_lo, void *stack_hi, void (*entry)(void *), void *arg)
 {
     /*
