@@ -6,6 +6,7 @@
 #include "park.h"
 #include "ring.h"
 #include "place.h"
+#include "real.h"
 #include "stats.h"
 #include "sys.h"
 
@@ -68,28 +69,63 @@ void vt_barrier_all(void)
 
 /* --- looking ------------------------------------------------------------------------------------------------------- */
 
-/* What the kernel thread does: the state in /proc/self/task/TID/stat. */
-static enum vt_stuck stuck_in(pid_t tid)
+/* Reads /proc/self/task/TID/NAME, less than size bytes of it; how many, or less than 0. */
+static long read_task(pid_t tid, const char *name, char *text, size_t size)
 {
-    char path[40] = "/proc/self/task/", stat[256];
+    char path[48] = "/proc/self/task/";
     char digits[12];
     unsigned n = 0, at = 16;
     for (unsigned x = (unsigned)tid; x; x /= 10)
         digits[n++] = (char)('0' + x % 10);
     while (n)
         path[at++] = digits[--n];
-    for (const char *s = "/stat"; *s; s++)
-        path[at++] = *s;
+    while (*name)
+        path[at++] = *name++;
     long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return VT_STUCK_COMPUTING;
-    long len = vt_sys3(SYS_read, fd, (long)stat, sizeof stat - 1);
+        return fd;
+    long len = vt_sys3(SYS_read, fd, (long)text, (long)size - 1);
     vt_sys1(SYS_close, fd);
+    text[len > 0 ? len : 0] = 0;
+    return len;
+}
+
+/* Where libc's own locks (malloc's, most of all) wait: exported for libc's other parts up to some release. */
+void __lll_lock_wait_private(int *futex);
+#define VT_LOCK_WAIT_SIZE 128
+
+/* Whether it waits for a lock inside libc: its last number in "NR ARGUMENTS SP PC" says where it is. */
+static bool waits_for_libc(pid_t tid)
+{
+    char text[256];
+    uintptr_t pc = 0, lock_wait = (uintptr_t)vt_real(__lll_lock_wait_private);
+    long len = lock_wait ? read_task(tid, "/syscall", text, sizeof text) : 0;
+    while (len > 0 && text[len - 1] != 'x')
+        len--;
+    for (const char *c = text + len; len > 0; c++) {
+        if (*c >= '0' && *c <= '9')
+            pc = pc << 4 | (uintptr_t)(*c - '0');
+        else if (*c >= 'a' && *c <= 'f')
+            pc = pc << 4 | (uintptr_t)(*c - 'a' + 10);
+        else
+            break;
+    }
+    return lock_wait && pc - lock_wait < VT_LOCK_WAIT_SIZE;
+}
+
+/* What the kernel thread does: the state in /proc/self/task/TID/stat. A lock inside libc is held for a moment, unless its
+ * holder does not get a processor: that says as little about the thread as a page fault does. */
+static enum vt_stuck stuck_in(pid_t tid)
+{
+    char stat[256];
+    long len = read_task(tid, "/stat", stat, sizeof stat);
     /* "TID (name) S ...": the name may hold anything, so the last parenthesis counts. */
     while (len > 0 && stat[len - 1] != ')')
         len--;
     char state = len > 0 ? stat[len + 1] : 'R';
-    return state == 'S' ? VT_STUCK_WAITING : state == 'D' ? VT_STUCK_IN_KERNEL : VT_STUCK_COMPUTING;
+    if (state == 'S')
+        return waits_for_libc(tid) ? VT_STUCK_IN_KERNEL : VT_STUCK_WAITING;
+    return state == 'D' ? VT_STUCK_IN_KERNEL : VT_STUCK_COMPUTING;
 }
 
 static bool has_work(const struct vt_place *p, uint64_t now)

@@ -82,7 +82,7 @@ enum vt_wait_kind {
 enum vt_stuck {
     VT_STUCK_COMPUTING,
     VT_STUCK_WAITING,   /* in a call that waits for somebody or something */
-    VT_STUCK_IN_KERNEL, /* in a page fault, for a disk: not of its own will */
+    VT_STUCK_IN_KERNEL, /* in a page fault, for a disk, for a lock inside libc: not of its own will */
 };
 
 struct vt_thread {
