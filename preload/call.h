@@ -104,6 +104,14 @@ bool vt_io_interrupted(unsigned *flags);
  * and there is a ring. VT_RETRY, the result of req, -EAGAIN at the deadline, -EINTR. */
 long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t deadline);
 
+/* Make the call as a blocking one, with the place handed over. Not the result of any call. */
+#define VT_BLOCK (INT64_MIN + 1)
+
+/* The same for POLLIN, by a call that takes something in: also VT_BLOCK, where fd is ready for ever and yet a call that does
+ * not wait finds nothing. *vain: how often in a row VT_RETRY was in vain, counted here; 0 before the first time and after
+ * each success. */
+long vt_wait_in(int fd, const struct vt_io_req *req, uint64_t deadline, unsigned *vain);
+
 /* A transfer out of the process that may take several calls. */
 struct vt_out {
     struct vt_undo undo; /* while it waits; first */

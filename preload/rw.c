@@ -73,6 +73,54 @@ long vt_wait_for(int fd, const struct vt_io_req *req, short events, uint64_t dea
     }
 }
 
+/* Wake-ups in vain, as others were faster, are nothing strange up to so many in a row, and even later if there is nothing
+ * but something to read. */
+#define VAIN_FEW  4
+#define VAIN_MANY 64
+
+/* How often to look where fd is ready for ever and only the kernel could wait, but by a time limit that began before. */
+#define VAIN_NAP_NS UINT64_C(1000000)
+
+/* After a wake-up in vain: 0 to wait again. */
+static long woken_in_vain(int fd, uint64_t deadline, unsigned *vain)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    if (vt_sys3(SYS_poll, (long)&p, 1, 0) <= 0) { /* the usual case */
+        *vain = 0;
+        return 0;
+    }
+    /* A datagram socket that has been shut down: calls that do not wait get EAGAIN, those that do the end. */
+    if (p.revents & POLLRDHUP)
+        return VT_BLOCK;
+    /* Something else than data, as a message in the error queue; or data that is not for this call (SO_PEEK_OFF). */
+    if (p.revents == POLLIN && *vain <= VAIN_MANY)
+        return 0;
+    if (deadline == VT_NEVER)
+        return VT_BLOCK;
+    unsigned flags = vt_restartable(deadline);
+    uint64_t now = vt_now(), end = now + VAIN_NAP_NS < deadline ? now + VAIN_NAP_NS : deadline;
+    if (now >= deadline)
+        return -EAGAIN;
+    while (vt_io_poll(NULL, 0, end, flags, NULL) == -EINTR) {
+        if (vt_io_interrupted(&flags))
+            return -EINTR;
+    }
+    return 0;
+}
+
+long vt_wait_in(int fd, const struct vt_io_req *req, uint64_t deadline, unsigned *vain)
+{
+    if (__builtin_expect(*vain > VAIN_FEW, 0)) {
+        long ret = woken_in_vain(fd, deadline, vain);
+        if (ret != 0)
+            return ret;
+    }
+    long ret = vt_wait_for(fd, req, POLLIN, deadline);
+    if (ret == VT_RETRY)
+        ++*vain;
+    return ret;
+}
+
 __attribute__((noinline)) long vt_broken_pipe(void)
 {
     struct vt_thread *t = vt_self;
@@ -250,6 +298,7 @@ static long writev_now(int fd, const struct iovec *iov, int count, int flags)
 static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
 {
     bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS);
+    unsigned vain = 0;
     for (;;) {
         if (first) {
             long ret = readv_now(fd, iov, count, flags);
@@ -272,9 +321,12 @@ static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
             req.addr = iov->iov_base;
             req.len = (uint32_t)(iov->iov_len < VT_RW_MAX ? iov->iov_len : VT_RW_MAX);
         }
-        long ret = vt_wait_for(fd, &req, POLLIN, VT_NEVER);
+        long ret = vt_wait_in(fd, &req, VT_NEVER, &vain);
         if (count == 1 && ret == (long)req.len)
             vt_fd_plenty(fd);
+        if (ret == VT_BLOCK)
+            return VT_HANDED_POINT("read", flags ? vt_sys6(SYS_preadv2, fd, (long)iov, count, -1, -1, flags)
+                                                 : vt_sys3(SYS_readv, fd, (long)iov, count));
         if (ret != VT_RETRY)
             return ret;
         first = true;

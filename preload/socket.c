@@ -24,14 +24,14 @@ static bool is_stream(int fd)
 
 /* Receives by the ring, with the sender's address. */
 static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr,
-                              socklen_t *length, uint64_t deadline)
+                              socklen_t *length, uint64_t deadline, unsigned *vain)
 {
     struct iovec iov = {buf, n};
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr, .msg_namelen = length ? *length : 0};
     struct vt_io_req req = {
         .opcode = IORING_OP_RECVMSG, .fd = fd, .addr = &msg, .len = 1, .op_flags = (uint32_t)flags};
-    long ret = vt_wait_for(fd, &req, POLLIN, deadline);
+    long ret = vt_wait_in(fd, &req, deadline, vain);
     if (ret >= 0 && length)
         *length = msg.msg_namelen;
     return ret;
@@ -78,6 +78,7 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
             return peek_all(fd, buf, n, flags, addr, length);
     }
     int once = flags & ~MSG_WAITALL;
+    unsigned vain = 0;
     bool first = n == 0 || !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     uint64_t deadline = VT_NEVER;
     /* Where the number is closed meanwhile the limit may be of nothing, or of another socket: then again from the start. */
@@ -108,22 +109,26 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
                 asked = true;
             }
             if (addr) {
-                ret = recv_with_address(fd, at, n - done, once, addr, length, deadline);
+                ret = recv_with_address(fd, at, n - done, once, addr, length, deadline, &vain);
             } else {
                 struct vt_io_req req = {.opcode = IORING_OP_RECV,
                                         .fd = fd,
                                         .addr = at,
                                         .len = (uint32_t)(n - done),
                                         .op_flags = (uint32_t)once};
-                ret = vt_wait_for(fd, n ? &req : NULL, POLLIN, deadline);
+                ret = vt_wait_in(fd, n ? &req : NULL, deadline, &vain);
             }
             if (ret == VT_RETRY) {
                 first = true;
                 continue;
             }
+            if (ret == VT_BLOCK)
+                ret = VT_HANDED_POINT("recv", vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once,
+                                                      (long)addr, (long)length));
         }
         if (ret <= 0)
             return done ? (long)done : ret;
+        vain = 0;
         done += (size_t)ret;
         if (done >= least)
             return (long)done;
@@ -198,6 +203,7 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
             return recv_pieces(fd, msg, flags);
     }
     bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
+    unsigned vain = 0;
     uint64_t deadline = VT_NEVER;
     unsigned generation = vt_fd_generation(fd);
     for (;;) {
@@ -220,7 +226,9 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
         }
         struct vt_io_req req = {
             .opcode = IORING_OP_RECVMSG, .fd = fd, .addr = msg, .len = 1, .op_flags = (uint32_t)flags};
-        long ret = vt_wait_for(fd, &req, POLLIN, deadline);
+        long ret = vt_wait_in(fd, &req, deadline, &vain);
+        if (ret == VT_BLOCK)
+            return VT_HANDED_POINT("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
         if (ret != VT_RETRY)
             return ret;
         first = true;
@@ -462,11 +470,21 @@ static int accepted(int listener, int fd, int flags)
     return fd;
 }
 
+/* Where there is no ring: whether accept would wait for what readiness shows. Else it fails at once, mostly. */
+static bool is_listening(int fd)
+{
+    int on = 0;
+    socklen_t length = sizeof on;
+    return vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, (long)&on, (long)&length, 0) == 0 && on;
+}
+
 long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
 {
     long ret;
     if (VT_AS_IS(fd) || vt_fd_kind(fd) != VT_FD_SOCKET || vt_fd_nonblocking(fd)) {
         ret = vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags);
+    } else if (!vt_io_has_ring() && !is_listening(fd)) {
+        ret = VT_HANDED_POINT("accept", vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags));
     } else {
         struct vt_io_req req = {.opcode = IORING_OP_ACCEPT,
                                 .fd = fd,

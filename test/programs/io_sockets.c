@@ -186,6 +186,34 @@ static void *refused(void *arg)
     return arg;
 }
 
+/* What does not listen accepts nothing, and says so at once. */
+static void *not_listening(void *arg)
+{
+    int pairs[2][2], fresh = SYS(socket(AF_INET, SOCK_STREAM, 0)), udp = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    int local = SYS(socket(AF_UNIX, SOCK_STREAM, 0)), pipes[2];
+
+    EXPECT_ERRNO(accept(fresh, NULL, NULL), EINVAL);
+    EXPECT_ERRNO(accept(local, NULL, NULL), EINVAL);
+    EXPECT_ERRNO(accept(udp, NULL, NULL), EOPNOTSUPP);
+    SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[0]));
+    EXPECT_ERRNO(accept4(pairs[0][0], NULL, NULL, SOCK_CLOEXEC), EINVAL);
+    SYS(socketpair(AF_UNIX, SOCK_DGRAM, 0, pairs[1]));
+    EXPECT_ERRNO(accept(pairs[1][0], NULL, NULL), EOPNOTSUPP);
+    SYS(pipe(pipes));
+    EXPECT_ERRNO(accept(pipes[0], NULL, NULL), ENOTSOCK);
+    int connected = SYS(socket(AF_INET, SOCK_STREAM, 0));
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    int other = listen_here(&at);
+    SYS(connect(connected, (struct sockaddr *)&at, sizeof at));
+    EXPECT_ERRNO(accept(connected, NULL, NULL), EINVAL);
+    int accepted = SYS(accept(other, NULL, NULL));
+    EXPECT_ERRNO(accept(accepted, NULL, NULL), EINVAL);
+    SYS(close(accepted)), SYS(close(connected)), SYS(close(other)), SYS(close(fresh)), SYS(close(udp)), SYS(close(local));
+    for (int i = 0; i < 2; i++)
+        SYS(close(pairs[0][i])), SYS(close(pairs[1][i])), SYS(close(pipes[i]));
+    return arg;
+}
+
 static int datagrams[2];
 
 static void *send_datagrams(void *arg)
@@ -241,6 +269,8 @@ int main(void)
     puts("flags");
     join(start(refused, NULL));
     puts("refused");
+    join(start(not_listening, NULL));
+    puts("nothing listens");
     join(start(datagram, NULL));
     puts("datagrams");
     return finish();
