@@ -132,9 +132,9 @@ VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *
     void *old_function = atomic_load_explicit(&h->function, memory_order_relaxed);
     int old_flags = atomic_load_explicit(&h->flags, memory_order_relaxed);
     bool handles = act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN;
-    /* Back to the default: the trampoline stays, for a kick on its way may not end the program. */
-    bool stays = act && act->sa_handler == SIG_DFL && atomic_load_explicit(&h->used, memory_order_relaxed) &&
-                 !default_is_harmless(sig);
+    /* Back to the default: where there are virtual threads the trampoline stays, for a kick on its way may not end the program. */
+    bool stays = act && act->sa_handler == SIG_DFL && vt_sched.nplaces &&
+                 atomic_load_explicit(&h->used, memory_order_relaxed) && !default_is_harmless(sig);
     if (handles || stays) {
         ours = *act;
         ours.sa_sigaction = trampoline;
