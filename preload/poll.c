@@ -5,6 +5,7 @@
 #include "hide.h"
 #include "io.h"
 #include "park.h"
+#include "start.h"
 #include "sys.h"
 #include "undo.h"
 
@@ -128,8 +129,10 @@ VT_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout
     long at_once;
     if (vt_hidden_poll(fds, n, &at_once))
         return (int)vt_result(at_once);
-    if (!vt_on() || !vt_is_virtual())
+    if (!vt_on() || !vt_is_virtual()) {
+        vt_signal_waits_with(mask);
         return vt_real(ppoll)(fds, n, timeout, mask);
+    }
     vt_cancel_point();
     return (int)vt_result(vt_call_ppoll(fds, n, timeout, mask, mask ? sizeof(uint64_t) : 0));
 }
@@ -348,8 +351,10 @@ VT_ALIAS(select, __select);
 VT_EXPORT int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except,
                       const struct timespec *restrict timeout, const sigset_t *restrict mask)
 {
-    if (!vt_on() || !vt_is_virtual())
+    if (!vt_on() || !vt_is_virtual()) {
+        vt_signal_waits_with(mask);
         return vt_real(pselect)(vt_on() ? as_large(n) : n, in, out, except, timeout, mask);
+    }
     vt_cancel_point();
     return (int)vt_result(vt_call_pselect(n, in, out, except, timeout, mask, mask ? sizeof(uint64_t) : 0));
 }
@@ -515,8 +520,10 @@ VT_EXPORT int epoll_wait(int fd, struct epoll_event *events, int max, int timeou
 
 VT_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
 {
-    if (!vt_on() || !vt_is_virtual())
+    if (!vt_on() || !vt_is_virtual()) {
+        vt_signal_waits_with(mask);
         return vt_real(epoll_pwait)(fd, events, max, timeout, mask);
+    }
     vt_cancel_point();
     struct timespec t = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
     return (int)vt_result(
@@ -526,8 +533,10 @@ VT_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int max, int timeo
 VT_EXPORT int epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
                            const sigset_t *mask)
 {
-    if (!vt_on() || !vt_is_virtual())
+    if (!vt_on() || !vt_is_virtual()) {
+        vt_signal_waits_with(mask);
         return vt_real(epoll_pwait2)(fd, events, max, timeout, mask);
+    }
     vt_cancel_point();
     return (int)vt_result(vt_call_epoll_pwait2(fd, events, max, timeout, mask, mask ? sizeof(uint64_t) : 0));
 }

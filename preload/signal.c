@@ -251,6 +251,12 @@ static bool main_sets(void)
     return is_main && !(vt_self && vt_self->vforked);
 }
 
+void vt_signal_waits_with(const sigset_t *mask)
+{
+    if (mask && main_sets())
+        vt_catch_main_waits(to_bits(mask));
+}
+
 /* The mask of a virtual thread is its own: its carrier's kernel mask follows it. */
 void vt_signal_mask_changed(void)
 {
@@ -469,6 +475,34 @@ VT_EXPORT int pthread_sigqueue(pthread_t thread, int sig, const union sigval val
         return (int)-vt_sys4(SYS_rt_tgsigqueueinfo, info.si_pid, t->tid, sig, (long)&info);
     }
     return vt_signal_queue(t, sig, (uint64_t)(uintptr_t)value.sival_ptr);
+}
+
+/* To this process: at once, where no thread is at hand to which the kernel could give it. */
+static bool send_here(pid_t pid, int sig, int code, const union sigval *value)
+{
+    siginfo_t info;
+    if (!vt_on() || sig < 1 || sig > 64 || pid <= 0 || pid != (pid_t)vt_sys0(SYS_getpid))
+        return false;
+    if (!atomic_load_explicit(&handlers[sig].function, memory_order_relaxed))
+        return false; /* what is done by default is done to the process */
+    memset(&info, 0, sizeof info);
+    info.si_signo = sig;
+    info.si_code = code;
+    info.si_pid = pid;
+    info.si_uid = (uid_t)vt_sys0(SYS_getuid);
+    if (value)
+        info.si_value = *value;
+    return vt_catch_send(&info);
+}
+
+VT_EXPORT int kill(pid_t pid, int sig)
+{
+    return send_here(pid, sig, SI_USER, NULL) ? 0 : vt_real(kill)(pid, sig);
+}
+
+VT_EXPORT int sigqueue(pid_t pid, int sig, const union sigval value)
+{
+    return send_here(pid, sig, SI_QUEUE, &value) ? 0 : vt_real(sigqueue)(pid, sig, value);
 }
 
 VT_EXPORT int raise(int sig)

@@ -2,6 +2,7 @@
 #ifndef VT_START_H
 #define VT_START_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 /* Starts the engine at the first call; false if it cannot run here, said once on stderr. Threads are libc's
@@ -20,6 +21,9 @@ void vt_main_is_me(void);
 
 /* The part of it that has to do with signals (signal.c): what main blocks is watched from here on. */
 void vt_signal_main_is_me(void);
+
+/* A kernel thread, which may be main, is about to wait with this mask, or NULL. */
+void vt_signal_waits_with(const sigset_t *mask);
 
 /* Once: has fork do what fork.c is for. */
 void vt_fork_start(void);

@@ -6,6 +6,7 @@
 #include "life.h"
 #include "putoff.h"
 #include "sigqueue.h"
+#include "start.h"
 #include "sys.h"
 
 #include <errno.h>
@@ -251,8 +252,10 @@ VT_EXPORT int sigwait(const sigset_t *restrict set, int *restrict sig)
  * before: what wakes this kernel thread may be a kick whose signal the thread has taken already, or one for another. */
 VT_EXPORT int sigsuspend(const sigset_t *set)
 {
-    if (!vt_on() || !vt_is_ours())
+    if (!vt_on() || !vt_is_ours()) {
+        vt_signal_waits_with(set);
         return vt_real(sigsuspend)(set);
+    }
     struct vt_thread *t = vt_self;
     uint64_t bits, old = t->sigmask;
     memcpy(&bits, set, sizeof bits);
@@ -360,8 +363,16 @@ int __xpg_sigpause(int sig);
 
 VT_EXPORT int __sigpause(int sig_or_mask, int is_sig)
 {
-    if (!vt_on() || !vt_is_virtual())
+    if (!vt_on() || !vt_is_virtual()) {
+        sigset_t others;
+        sigfillset(&others);
+        if (is_sig)
+            sigdelset(&others, sig_or_mask);
+        else
+            memcpy(&others, &sig_or_mask, sizeof sig_or_mask);
+        vt_signal_waits_with(&others);
         return vt_real(__sigpause)(sig_or_mask, is_sig);
+    }
     uint64_t bits = (uint32_t)sig_or_mask;
     if (is_sig) {
         if (sig_or_mask < 1 || sig_or_mask > 64) {

@@ -5,6 +5,7 @@
 #include "life.h"
 #include "place.h"
 #include "putoff.h"
+#include "sigqueue.h"
 #include "sys.h"
 #include "thread.h"
 
@@ -29,6 +30,8 @@ static _Atomic uint64_t let_in;
 static _Atomic uint64_t wanted;  /* what the catcher is to wait for */
 static _Atomic uint64_t without; /* what has no effect: it may stay pending */
 
+static _Atomic uint64_t
+    main_waits; /* main has let them in for a wait, and may again */
 static _Atomic uint64_t
     called_for; /* the program waits for them by sigwait or a signalfd: these are to have them */
 static _Atomic uint64_t waiting; /* what the catcher waits for */
@@ -66,9 +69,7 @@ static uint64_t accepted(uint64_t set)
     return set & ~s.open;
 }
 
-/* Whether the signal would do something: the kernel drops it where a thread lets it in that is not to take
- * it. */
-static bool has_effect(int sig)
+static void (*action(int sig))(int)
 {
     struct {
         void (*handler)(int);
@@ -76,9 +77,23 @@ static bool has_effect(int sig)
         void (*restorer)(void);
         uint64_t mask;
     } act = {0}; /* the kernel's (include/linux/signal_types.h) */
-    if (vt_sys4(SYS_rt_sigaction, sig, 0, (long)&act, sizeof act.mask) != 0 || act.handler == SIG_IGN)
+    return vt_sys4(SYS_rt_sigaction, sig, 0, (long)&act, sizeof act.mask) == 0 ? act.handler : SIG_IGN;
+}
+
+static bool is_handled(int sig)
+{
+    void (*handler)(int) = action(sig);
+    return handler != SIG_IGN && handler != SIG_DFL;
+}
+
+/* Whether the signal would do something: the kernel drops it where a thread lets it in that is not to take
+ * it. */
+static bool has_effect(int sig)
+{
+    void (*handler)(int) = action(sig);
+    if (handler == SIG_IGN)
         return false;
-    return act.handler != SIG_DFL ||
+    return handler != SIG_DFL ||
            !(BIT(sig) & (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH)));
 }
 
@@ -176,6 +191,58 @@ void vt_catch_called_for(uint64_t set)
         vt_sys0(SYS_sched_yield);
 }
 
+/* --- sending
+ * ------------------------------------------------------------------------------------------------ */
+
+/* To one that lets it in, or will when its handler returns: 0, EAGAIN (as many are queued as may be) or ESRCH. */
+static int offer(const siginfo_t *info)
+{
+    struct vt_thread *me = vt_self, *t;
+    do {
+        struct search s = {.open = BIT(info->si_signo)};
+        /* Who sends it has it before the call returns. */
+        if (!me || me->kind == VT_KERNEL || !lets_in(me, &s))
+            vt_find_thread(lets_in, &s);
+        t = s.found ? s.found : s.handles;
+        if (t && vt_hold(t)) {
+            int err = vt_signal_offer(t, info);
+            vt_release();
+            if (err != EBUSY)
+                return err;
+        }
+    } while (t);
+    return ESRCH;
+}
+
+/* What else it does is the kernel's business. */
+#define STOPS (BIT(SIGCONT) | BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU))
+
+bool vt_catch_send(const siginfo_t *info)
+{
+    uint64_t bit = BIT(info->si_signo);
+    if (!(bit & ~NEVER & ~STOPS & atomic_load_explicit(&main_blocks, memory_order_seq_cst) &
+          atomic_load_explicit(&let_in, memory_order_seq_cst) &
+          ~atomic_load_explicit(&called_for, memory_order_seq_cst) &
+          ~atomic_load_explicit(&main_waits, memory_order_relaxed)))
+        return false;
+    return vt_sched.nplaces && !(vt_self && vt_self->vforked) && is_handled(info->si_signo) && offer(info) == 0;
+}
+
+void vt_catch_main_waits(uint64_t mask)
+{
+    if (~mask & ~atomic_load_explicit(&main_waits, memory_order_relaxed))
+        atomic_fetch_or_explicit(&main_waits, ~mask, memory_order_relaxed);
+}
+
+void vt_catch_pass_on(struct vt_thread *t, uint64_t set)
+{
+    siginfo_t info;
+    for (int sig = 1; sig <= 64; sig++)
+        while ((set & BIT(sig)) && vt_sigqueue_withdraw(t, sig, &info))
+            if (offer(&info) != 0)
+                vt_signal_send_again(sig, &info);
+}
+
 /* --- the catcher
  * -------------------------------------------------------------------------------------------------------- */
 
@@ -199,27 +266,16 @@ static uint64_t wait_for(void)
 
 static void send_on(const siginfo_t *info)
 {
-    struct search s;
-    do {
-        s = (struct search){.open = BIT(info->si_signo)};
-        vt_find_thread(lets_in, &s);
-        struct vt_thread *t = s.found ? s.found : s.handles;
-        if (!t) {
-            /* All block it since the wait for it began. By whom it was sent is lost, where the kernel lets
-             * only the sender say so. */
-            atomic_fetch_and_explicit(&wanted, ~BIT(info->si_signo), memory_order_seq_cst);
-            vt_signal_send_again(info->si_signo, info);
-            return;
-        }
-        if (vt_hold(t)) {
-            int err = vt_signal_post(t, info);
-            vt_release();
-            if (err == 0)
-                return;
-            /* As many are queued as may be. */
-            vt_sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&(struct timespec){0, 1000000}, 0);
-        }
-    } while (true);
+    int err;
+    /* As many are queued as may be. */
+    while ((err = offer(info)) == EAGAIN)
+        vt_sys4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, (long)&(struct timespec){0, 1000000}, 0);
+    if (err) {
+        /* All block it since the wait for it began. By whom it was sent is lost, where the kernel lets
+         * only the sender say so. */
+        atomic_fetch_and_explicit(&wanted, ~BIT(info->si_signo), memory_order_seq_cst);
+        vt_signal_send_again(info->si_signo, info);
+    }
 }
 
 static void *catcher_main(void *arg)
@@ -263,4 +319,5 @@ void vt_catch_fork_child(void)
     atomic_store_explicit(&waiting, 0, memory_order_relaxed);
     atomic_store_explicit(&without, 0, memory_order_relaxed);
     atomic_store_explicit(&let_in, 0, memory_order_relaxed);
+    atomic_store_explicit(&main_waits, 0, memory_order_relaxed);
 }

@@ -196,6 +196,9 @@ static void reap(struct vt_carrier *c, void *arg)
     atomic_thread_fence(memory_order_seq_cst);
     while (__builtin_expect(atomic_load_explicit(&walking, memory_order_relaxed) != 0, 0))
         vt_cpu_relax();
+    /* It was to take them, and nobody sends more: who does that holds it. */
+    if (__builtin_expect(atomic_load_explicit(&t->pending, memory_order_relaxed) != 0, 0))
+        vt_catch_pass_on(t, UINT64_MAX);
     struct vt_stock *stock = vt_stock_begin(&c->self);
     vt_slot_put(&stock->slots, t->slot);
     t->slot = NULL;
@@ -306,6 +309,10 @@ static void entry(void *arg)
     vt_leave(t);
     vt_tcb_enter();
     run(t);
+    if (__builtin_expect(atomic_load_explicit(&t->deferred, memory_order_relaxed) != 0, 0)) {
+        vt_enter(); /* what has come before its end is its own */
+        vt_leave(t);
+    }
     vt_bind_ends(t);
     vt_tcb_leave();
     vt_proxy_thread_ends();

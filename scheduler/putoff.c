@@ -143,7 +143,7 @@ static int post_to_self(struct vt_thread *t, const siginfo_t *info)
         ours.si_pid = (pid_t)vt_sys0(SYS_getpid);
         return (int)-vt_sys4(SYS_rt_tgsigqueueinfo, ours.si_pid, vt_sys0(SYS_gettid), sig, (long)&ours);
     }
-    int err = vt_sigqueue_add(t, info);
+    int err = vt_sigqueue_add(t, info, false);
     if (!err && !(t->sigmask >> (sig - 1) & 1)) {
         /* The kernel lets it in together with what has been put off, and nothing in between. */
         if (handled(sig)) {
@@ -156,32 +156,51 @@ static int post_to_self(struct vt_thread *t, const siginfo_t *info)
     return err;
 }
 
-int vt_signal_post(struct vt_thread *t, const siginfo_t *info)
+/* sig has been made pending for t. */
+static void tell(struct vt_thread *t, int sig)
 {
-    int sig = info->si_signo;
     uint64_t bit = UINT64_C(1) << (sig - 1);
-    /* In a section it may go on on another kernel thread before that is left. */
-    if (t == vt_self && atomic_load_explicit(&t->crit, memory_order_relaxed) == 0)
-        return post_to_self(t, info);
-    int err = vt_sigqueue_add(t, info);
-    if (err)
-        return err;
     /* One that waits in sigwait has said so before it has looked at pending. */
     if (atomic_load_explicit(&t->awaited, memory_order_seq_cst) & bit) {
         kick(t->carrier->tid, sig);
-        return 0;
+        return;
     }
     if (t->sigmask & bit)
-        return 0;
+        return;
     atomic_store_explicit(&t->deferred, 1, memory_order_seq_cst);
     if (t == vt_self)
-        return 0;
+        return;
     vt_unblock(t);
     /* If it runs and enters no section the kernel must interrupt it. It may have left the carrier when the signal comes,
      * and then takes the signal on leaving its next section. */
     struct vt_carrier *c = t->carrier;
     if (c && atomic_load_explicit(&c->mounted, memory_order_acquire) == t)
         kick(c->tid, sig);
+}
+
+int vt_signal_post(struct vt_thread *t, const siginfo_t *info)
+{
+    /* In a section it may go on on another kernel thread before that is left. */
+    if (t == vt_self && atomic_load_explicit(&t->crit, memory_order_relaxed) == 0)
+        return post_to_self(t, info);
+    int err = vt_sigqueue_add(t, info, false);
+    if (!err)
+        tell(t, info->si_signo);
+    return err;
+}
+
+int vt_signal_offer(struct vt_thread *t, const siginfo_t *info)
+{
+    siginfo_t taken;
+    uint64_t bit = UINT64_C(1) << (info->si_signo - 1);
+    int err = vt_sigqueue_add(t, info, true);
+    if (err)
+        return err;
+    vt_chaos();
+    /* Either we see that t blocks it meanwhile, or t sees it (vt_signal_mask_is). */
+    if ((t->sigmask & ~t->handling & bit) && vt_sigqueue_withdraw(t, info->si_signo, &taken))
+        return EBUSY;
+    tell(t, info->si_signo);
     return 0;
 }
 
@@ -240,7 +259,10 @@ void vt_signal_mask_is(uint64_t set)
         atomic_store_explicit(&t->deferred, 1, memory_order_relaxed);
     if (t->carrier)
         vt_catch_let_in(set);
+    bool blocked = atomic_load_explicit(&t->pending, memory_order_relaxed) & set & ~t->handling;
     vt_leave(t);
+    if (__builtin_expect(blocked, 0))
+        vt_catch_pass_on(t, set & ~t->handling);
 }
 
 void vt_mask_lend(struct vt_thread *t, uint64_t set)
@@ -349,6 +371,8 @@ void vt_signal_returns(uint64_t set, uint64_t kernel)
         /* What came during the handler and was blocked by it stays so until the kernel sets the mask. */
         take_pending(t);
     } while (t->sigmask != set); /* another handler has run here */
+    if (__builtin_expect((atomic_load_explicit(&t->pending, memory_order_relaxed) & set & ~t->handling) != 0, 0))
+        vt_catch_pass_on(t, set & ~t->handling);
 }
 
 void vt_set_alt_stack(struct vt_carrier *c, struct vt_thread *t)

@@ -25,6 +25,10 @@ int vt_signal_send(struct vt_thread *t, int sig);
 int vt_signal_queue(struct vt_thread *t, int sig, uint64_t value);
 int vt_signal_post(struct vt_thread *t, const siginfo_t *info);
 
+/* The same for a signal to the process, to t, which is held (vt_hold) and not known to block it. EBUSY: it does now; another is
+ * to have it. */
+int vt_signal_offer(struct vt_thread *t, const siginfo_t *info);
+
 /* To be asked by every handler next: false if the signal was meant for a thread that this kernel thread no longer runs. */
 bool vt_signal_mine(int sig, siginfo_t *info);
 

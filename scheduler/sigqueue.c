@@ -12,6 +12,7 @@
 
 struct vt_sigitem {
     struct vt_sigitem *next;
+    bool shared; /* was sent to the process */
     siginfo_t info;
 };
 
@@ -74,7 +75,16 @@ static bool may_queue(void)
     return vt_sys4(SYS_prlimit64, 0, RLIMIT_SIGPENDING, 0, (long)limit) != 0 || queued < limit[0];
 }
 
-int vt_sigqueue_add(struct vt_thread *t, const siginfo_t *info)
+/* One to the process and one to the thread are two. */
+static bool is_there(const struct vt_thread *t, int sig, bool shared)
+{
+    const struct vt_sigitem *item = t->signals;
+    while (item && (item->info.si_signo != sig || item->shared != shared))
+        item = item->next;
+    return item;
+}
+
+int vt_sigqueue_add(struct vt_thread *t, const siginfo_t *info, bool shared)
 {
     int err = 0;
     uint64_t bit = UINT64_C(1) << (info->si_signo - 1);
@@ -83,11 +93,13 @@ int vt_sigqueue_add(struct vt_thread *t, const siginfo_t *info)
     if (info->si_signo >= VT_REAL_TIME) {
         if (!may_queue() || !(item = get()))
             err = EAGAIN;
-    } else if (!(atomic_load_explicit(&t->pending, memory_order_relaxed) & bit)) {
+    } else if (!(atomic_load_explicit(&t->pending, memory_order_relaxed) & bit) ||
+               !is_there(t, info->si_signo, shared)) {
         item = get(); /* without, it comes without knowing from whom */
     }
     if (item) {
         item->info = *info;
+        item->shared = shared;
         item->next = NULL;
         atomic_signal_fence(memory_order_seq_cst); /* t may be forking */
         while (*link)
@@ -111,16 +123,18 @@ static void nothing_known(int sig, siginfo_t *info)
     info->si_uid = (uid_t)vt_sys0(SYS_getuid);
 }
 
-/* Unlinks the first of sig, NULL if there is none; says whether there are more. */
-static struct vt_sigitem *unlink_first(struct vt_sigitem **link, int sig, bool *more)
+/* Unlinks the first of sig, or the first that was sent to the process, NULL if there is none; says whether there are more of
+ * sig. */
+static struct vt_sigitem *unlink_first(struct vt_sigitem **link, int sig, bool shared, bool *more)
 {
     struct vt_sigitem *first = NULL, *item;
     *more = false;
-    while ((item = *link) && !*more) {
+    while ((item = *link) && (!*more || !first)) {
         if (item->info.si_signo != sig) {
             link = &item->next;
-        } else if (first) {
+        } else if (first || (shared && !item->shared)) {
             *more = true;
+            link = &item->next;
         } else {
             first = item;
             *link = item->next;
@@ -137,7 +151,7 @@ bool vt_sigqueue_take(struct vt_thread *t, int sig, siginfo_t *info)
         return false;
     struct vt_thread *me = begin();
     if (atomic_load_explicit(&t->pending, memory_order_relaxed) & bit) {
-        struct vt_sigitem *item = unlink_first(&t->signals, sig, &more);
+        struct vt_sigitem *item = unlink_first(&t->signals, sig, false, &more);
         if (!more)
             atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_relaxed);
         if (item) {
@@ -152,6 +166,24 @@ bool vt_sigqueue_take(struct vt_thread *t, int sig, siginfo_t *info)
     return found;
 }
 
+bool vt_sigqueue_withdraw(struct vt_thread *t, int sig, siginfo_t *info)
+{
+    uint64_t bit = UINT64_C(1) << (sig - 1);
+    bool more;
+    if (!(atomic_load_explicit(&t->pending, memory_order_relaxed) & bit))
+        return false;
+    struct vt_thread *me = begin();
+    struct vt_sigitem *item = unlink_first(&t->signals, sig, true, &more);
+    if (item) {
+        if (!more)
+            atomic_fetch_and_explicit(&t->pending, ~bit, memory_order_relaxed);
+        *info = item->info;
+        put(item);
+    }
+    end(me);
+    return item;
+}
+
 bool vt_sigqueue_take_forked(int sig, siginfo_t *info)
 {
     uint64_t bit = UINT64_C(1) << (sig - 1);
@@ -159,7 +191,7 @@ bool vt_sigqueue_take_forked(int sig, siginfo_t *info)
     if (!(forked & bit))
         return false;
     struct vt_thread *me = begin();
-    struct vt_sigitem *item = unlink_first(&forked_items, sig, &more);
+    struct vt_sigitem *item = unlink_first(&forked_items, sig, false, &more);
     if (!more)
         forked &= ~bit;
     if (item)

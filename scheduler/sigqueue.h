@@ -9,9 +9,13 @@
 
 struct vt_thread;
 
-/* Adds what info says to what is pending for t. 0, or EAGAIN: a real-time signal, and as many are queued as RLIMIT_SIGPENDING
- * allows. Any thread, also in a handler. */
-int vt_sigqueue_add(struct vt_thread *t, const siginfo_t *info);
+/* Adds what info says to what is pending for t; shared: it was sent to the process. 0, or EAGAIN: a real-time signal, and as
+ * many are queued as RLIMIT_SIGPENDING allows. Any thread, also in a handler. */
+int vt_sigqueue_add(struct vt_thread *t, const siginfo_t *info, bool shared);
+
+/* Takes the first of sig that was sent to the process and is pending for t; false if there is none. Any thread, also in a
+ * handler. */
+bool vt_sigqueue_withdraw(struct vt_thread *t, int sig, siginfo_t *info);
 
 /* Takes the first that is pending of sig; false if there is none. In a section, or a handler of the thread's that has
  * interrupted none. */
