@@ -105,8 +105,8 @@ static void note_status(const uint8_t *data, size_t size)
     memcpy(&status, data, sizeof status);
     memcpy(&u, &status.pr_reg, sizeof u);
     struct task t = {.tid = status.pr_pid, .state = '?', .stopped = true};
-    t.regs = (struct registers){{u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10,
-                                 u.r11, u.r12, u.r13, u.r14, u.r15, u.rip}};
+    t.regs = (struct registers){
+        {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12, u.r13, u.r14, u.r15, u.rip}};
     target.tasks = xgrow(target.tasks, &task_capacity, target.ntasks + 1, sizeof t);
     target.tasks[target.ntasks++] = t;
 }
@@ -153,8 +153,7 @@ static void read_notes(const uint8_t *data, size_t size)
     for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
         Elf64_Nhdr n;
         memcpy(&n, data + at, sizeof n);
-        size_t name = at + sizeof n, desc = name + ((n.n_namesz + 3) & ~3u),
-               next = desc + ((n.n_descsz + 3) & ~3u);
+        size_t name = at + sizeof n, desc = name + ((n.n_namesz + 3) & ~3u), next = desc + ((n.n_descsz + 3) & ~3u);
         if (next > size || next < at)
             return;
         if (n.n_namesz == 5 && memcmp(data + name, "CORE", 5) == 0) {

@@ -57,8 +57,7 @@ static uint64_t entry(const char *name)
 {
     uint64_t value;
     if (!engine_entry(name, &value))
-        die(1, "the library in process %d has no '%s' in its table: it is of another version than this tool",
-            target.pid, name);
+        die(1, "the library in process %d has no '%s' in its table: it is of another version than this tool", target.pid, name);
     return value;
 }
 
@@ -400,8 +399,8 @@ static void print(const struct sample *s, const struct sample *b)
     row("  of them with requests", s->batches, old->batches);
     uint64_t batches = s->batches - old->batches, requests = s->requests - old->requests;
     if (batches)
-        printf("  %-30s %14.1f on average, %" PRIu64 " at most\n", "requests in one call",
-               (double)requests / (double)batches, s->batch_most);
+        printf("  %-30s %14.1f on average, %" PRIu64 " at most\n", "requests in one call", (double)requests / (double)batches,
+               s->batch_most);
     /* With epoll there are requests and no batches. */
     uint64_t saved = s->batches && s->requests > s->batches ? s->requests - s->batches : 0;
     uint64_t saved_before = old->batches && old->requests > old->batches ? old->requests - old->batches : 0;

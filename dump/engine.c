@@ -27,8 +27,7 @@ static uint64_t entry(const char *name)
 {
     uint64_t value;
     if (!engine_entry(name, &value))
-        die(1, "the library in process %d has no '%s' in its table: it is of another version than this tool",
-            target.pid, name);
+        die(1, "the library in process %d has no '%s' in its table: it is of another version than this tool", target.pid, name);
     return value;
 }
 
@@ -56,18 +55,16 @@ bool engine_table(void)
     return engine.found;
 }
 
-const char *const wait_names[WAITS] = {"other",  "futex", "sleep",   "mutex",  "cond", "rdlock",
-                                       "wrlock", "sem",   "barrier", "once",   "join", "ring",
-                                       "ready",  "poll",  "proxy",   "nothing"};
+const char *const wait_names[WAITS] = {"other",   "futex", "sleep", "mutex", "cond",  "rdlock", "wrlock", "sem",
+                                       "barrier", "once",  "join",  "ring",  "ready", "poll",   "proxy",  "nothing"};
 
 /* Offsets and numbers, looked up once. */
 static struct layout {
-    uint64_t size, chunk_threads, token, kind, tid, carrier, sp, deadline, timer_place, start, alt_stack,
-        alt_size, wait_what, wait_on, wait_kind, wait_detail, since, turns, stack_lo, stack_hi, adopted,
-        alive, generation, name;
+    uint64_t size, chunk_threads, token, kind, tid, carrier, sp, deadline, timer_place, start, alt_stack, alt_size, wait_what,
+        wait_on, wait_kind, wait_detail, since, turns, stack_lo, stack_hi, adopted, alive, generation, name;
     uint64_t is_virtual, is_blocked;
-    uint64_t carrier_size, carrier_next, carrier_tid, carrier_index, carrier_mounted, carrier_place,
-        carrier_tp, carrier_after_arg, carrier_stack;
+    uint64_t carrier_size, carrier_next, carrier_tid, carrier_index, carrier_mounted, carrier_place, carrier_tp,
+        carrier_after_arg, carrier_stack;
     enum wait kinds[64];
     int32_t saved[8];
 } at;
@@ -271,8 +268,7 @@ static bool saved_stack(const uint8_t *t, uint64_t *sp, uint64_t *size)
 
 static bool unchanged(const struct early *e, const uint8_t *t)
 {
-    return e->data && e->turns == word(t, at.turns) && e->generation == half(t, at.generation) &&
-           e->sp == word(t, at.sp);
+    return e->data && e->turns == word(t, at.turns) && e->generation == half(t, at.generation) && e->sp == word(t, at.sp);
 }
 
 #define BATCH 512
@@ -349,10 +345,9 @@ struct live {
 
 static struct copy {
     struct descriptors d;
-    struct piece
-        *saved; /* by descriptor: the stack of one that is on no kernel thread; data NULL: not to be had */
-    uint32_t *owner_of; /* by descriptor: 1 + an index of owners; 0: none */
-    uint32_t *owners;   /* who holds the locks that are waited for */
+    struct piece *saved; /* by descriptor: the stack of one that is on no kernel thread; data NULL: not to be had */
+    uint32_t *owner_of;  /* by descriptor: 1 + an index of owners; 0: none */
+    uint32_t *owners;    /* who holds the locks that are waited for */
     struct carrier *carriers;
     struct live *lives;
     size_t nlives, live_capacity;
@@ -425,8 +420,7 @@ static void copy_live_stack(struct live *l)
             l->npieces += copy_piece(&l->pieces[l->npieces], rsp - lo > RED_ZONE ? rsp - RED_ZONE : lo, hi);
             return;
         }
-        l->npieces +=
-            copy_piece(&l->pieces[l->npieces], hi - lo > BELOW_HANDLER ? hi - BELOW_HANDLER : lo, hi);
+        l->npieces += copy_piece(&l->pieces[l->npieces], hi - lo > BELOW_HANDLER ? hi - BELOW_HANDLER : lo, hi);
     }
     const struct mapping *m = target_mapping(rsp);
     uint64_t end = m && m->end - rsp < OTHER_STACK ? m->end : rsp + OTHER_STACK;
@@ -448,8 +442,8 @@ static bool is_staff(const struct task *task)
     static pid_t staff[64];
     static uint64_t n = UINT64_MAX;
     uint64_t where;
-    if (n == UINT64_MAX && (!engine.found || !engine_entry("staff.count", &n) || n > 64 ||
-                            !engine_entry("staff", &where) || !target_read(where, staff, n * sizeof *staff)))
+    if (n == UINT64_MAX && (!engine.found || !engine_entry("staff.count", &n) || n > 64 || !engine_entry("staff", &where) ||
+                            !target_read(where, staff, n * sizeof *staff)))
         n = 0;
     for (uint64_t i = 0; i < n; i++)
         if (staff[i] == task->tid)
@@ -568,8 +562,7 @@ static void copy_saved(const struct early *early, uint32_t nearly)
             target_read_spans(spans, n);
             for (size_t k = 0; k < n; k++)
                 if (spans[k].ok)
-                    copy.saved[whose[k]] =
-                        (struct piece){spans[k].addr, spans[k].addr + spans[k].size, spans[k].to};
+                    copy.saved[whose[k]] = (struct piece){spans[k].addr, spans[k].addr + spans[k].size, spans[k].to};
             n = 0;
         }
         if (i == copy.d.used)
@@ -740,8 +733,7 @@ static void add_kernel_threads(void)
         *t = (struct thread){.carrier = -1, .deadline = UINT64_MAX, .wait = WAIT_NOTHING};
         for (uint32_t k = 0; k < copy.d.used; k++) {
             const uint8_t *d = descriptor(&copy.d, k);
-            if (half(d, at.adopted) && half(d, at.kind) != at.is_virtual &&
-                half(d, at.tid) == (uint32_t)l->task->tid) {
+            if (half(d, at.adopted) && half(d, at.kind) != at.is_virtual && half(d, at.tid) == (uint32_t)l->task->tid) {
                 describe(t, k);
                 thread_of[k] = (uint32_t)engine.nthreads;
             }

@@ -13,23 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: vthread dump [options] PID\n"
-    "       vthread dump [options] --core CORE [EXECUTABLE]\n"
-    "\n"
-    "Prints every virtual thread of a process or core file: what it waits for, and its stack.\n"
-    "The process stands still for some milliseconds meanwhile; the first line says how long.\n"
-    "\n"
-    "  -g, --group       threads that do the same once, the most numerous first\n"
-    "  -j, --json        as JSON\n"
-    "  -t, --thread ID   one thread alone, without the lines about all\n"
-    "  -f, --frames      the library's own frames, too\n"
-    "  -k, --kernel      carriers and other kernel threads of the library, too\n"
-    "      --no-lines    no file names and lines: faster with much debug information\n"
-    "  -o, --output FILE instead of standard output\n"
-    "  -h, --help        this text\n"
-    "\n"
-    "Exit status: 0; 1 when the process or core cannot be read; 2 when used wrongly.\n";
+static const char usage[] = "usage: vthread dump [options] PID\n"
+                            "       vthread dump [options] --core CORE [EXECUTABLE]\n"
+                            "\n"
+                            "Prints every virtual thread of a process or core file: what it waits for, and its stack.\n"
+                            "The process stands still for some milliseconds meanwhile; the first line says how long.\n"
+                            "\n"
+                            "  -g, --group       threads that do the same once, the most numerous first\n"
+                            "  -j, --json        as JSON\n"
+                            "  -t, --thread ID   one thread alone, without the lines about all\n"
+                            "  -f, --frames      the library's own frames, too\n"
+                            "  -k, --kernel      carriers and other kernel threads of the library, too\n"
+                            "      --no-lines    no file names and lines: faster with much debug information\n"
+                            "  -o, --output FILE instead of standard output\n"
+                            "  -h, --help        this text\n"
+                            "\n"
+                            "Exit status: 0; 1 when the process or core cannot be read; 2 when used wrongly.\n";
 
 static pid_t number(const char *text, const char *what)
 {
@@ -47,11 +46,17 @@ int main(int argc, char **argv)
         return counters_main(argc - 1, argv + 1);
     enum { CORE = 256, NO_LINES, INSIDE };
     static const struct option list[] = {
-        {"group", no_argument, NULL, 'g'},        {"json", no_argument, NULL, 'j'},
-        {"frames", no_argument, NULL, 'f'},       {"kernel", no_argument, NULL, 'k'},
-        {"core", required_argument, NULL, CORE},  {"no-lines", no_argument, NULL, NO_LINES},
-        {"thread", required_argument, NULL, 't'}, {"output", required_argument, NULL, 'o'}, {"from-inside", no_argument, NULL, INSIDE},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"group", no_argument, NULL, 'g'},
+        {"json", no_argument, NULL, 'j'},
+        {"frames", no_argument, NULL, 'f'},
+        {"kernel", no_argument, NULL, 'k'},
+        {"core", required_argument, NULL, CORE},
+        {"no-lines", no_argument, NULL, NO_LINES},
+        {"thread", required_argument, NULL, 't'},
+        {"output", required_argument, NULL, 'o'},
+        {"from-inside", no_argument, NULL, INSIDE},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     struct options options = {0};
     bool lines = true, kernel = false, inside = false;

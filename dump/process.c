@@ -173,8 +173,8 @@ static void take_registers(struct task *t)
     struct user_regs_struct u;
     if (ptrace(PTRACE_GETREGS, t->tid, 0, &u) != 0)
         return;
-    t->regs = (struct registers){{u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10,
-                                  u.r11, u.r12, u.r13, u.r14, u.r15, u.rip}};
+    t->regs = (struct registers){
+        {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12, u.r13, u.r14, u.r15, u.rip}};
     t->stopped = true;
 }
 
@@ -209,8 +209,8 @@ static bool seize(struct task *t)
     pid_t other = tracer();
     if (other && other != getpid())
         die(1, "process %d is being traced by process %d (a debugger, strace)", target.pid, other);
-    die(1, "process %d: no right to trace it (%s): another user's, or kernel.yama.ptrace_scope; try as root",
-        target.pid, strerror(err));
+    die(1, "process %d: no right to trace it (%s): another user's, or kernel.yama.ptrace_scope; try as root", target.pid,
+        strerror(err));
 }
 
 /* Whether one that has not stopped will by itself: it only lacks a processor. */
@@ -315,8 +315,7 @@ static void on_stop(int sig)
     (void)sig;
     while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
         if (WIFSTOPPED(status))
-            ptrace(PTRACE_DETACH, tid, 0,
-                   (void *)(long)(status >> 16 != PTRACE_EVENT_STOP ? WSTOPSIG(status) : 0));
+            ptrace(PTRACE_DETACH, tid, 0, (void *)(long)(status >> 16 != PTRACE_EVENT_STOP ? WSTOPSIG(status) : 0));
     errno = saved;
 }
 

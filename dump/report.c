@@ -75,8 +75,7 @@ static void print_stack(const struct thread *t)
     for (uint32_t i = from; i < to; i++)
         print_frame(i - from, s->ip[i]);
     if (t->virtual && !t->started && t->start)
-        printf("    not started; its start routine is %s\n",
-               symbol_of(t->start | IP_EXACT)->function ?: "not known");
+        printf("    not started; its start routine is %s\n", symbol_of(t->start | IP_EXACT)->function ?: "not known");
     if (s->trouble)
         printf("    INCOMPLETE: %s\n", s->trouble);
 }
@@ -152,8 +151,8 @@ static void print_head(void)
         printf("%zu virtual threads: %zu parked, %zu runnable, %zu running (%zu of them blocked in calls); "
                "%zu carriers (%zu "
                "spare) for %zu places\n",
-               engine.nvirtual, counts[STATE_PARKED], counts[STATE_RUNNABLE], counts[STATE_RUNNING], blocked,
-               engine.ncarriers, engine.nspares, engine.nplaces);
+               engine.nvirtual, counts[STATE_PARKED], counts[STATE_RUNNABLE], counts[STATE_RUNNING], blocked, engine.ncarriers,
+               engine.nspares, engine.nplaces);
     if (incomplete)
         printf("%zu stacks are incomplete\n", incomplete);
     putchar('\n');
@@ -453,8 +452,8 @@ static void print_json(void)
            "\"blocked\":%zu",
            engine.found ? "true" : "false", engine.nvirtual, counts[STATE_PARKED], counts[STATE_RUNNABLE],
            counts[STATE_RUNNING], blocked);
-    printf(",\"carriers\":%zu,\"spare_carriers\":%zu,\"places\":%zu,\"incomplete\":%zu,\n\"deadlocks\":[",
-           engine.ncarriers, engine.nspares, engine.nplaces, incomplete);
+    printf(",\"carriers\":%zu,\"spare_carriers\":%zu,\"places\":%zu,\"incomplete\":%zu,\n\"deadlocks\":[", engine.ncarriers,
+           engine.nspares, engine.nplaces, incomplete);
     wait_circles(json_circle);
     printf("],\n\"threads\":[");
     const struct stack **stacks = xalloc((unwind_stacks() + 1) * sizeof *stacks);

@@ -148,9 +148,8 @@ struct image {
 static bool read_image(uint64_t base, struct image *im)
 {
     im->base = base;
-    if (!target_read_code(base, &im->header, sizeof im->header) ||
-        memcmp(im->header.e_ident, ELFMAG, SELFMAG) != 0 || im->header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        im->header.e_phentsize != sizeof(Elf64_Phdr) || im->header.e_phnum > 1000)
+    if (!target_read_code(base, &im->header, sizeof im->header) || memcmp(im->header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        im->header.e_ident[EI_CLASS] != ELFCLASS64 || im->header.e_phentsize != sizeof(Elf64_Phdr) || im->header.e_phnum > 1000)
         return false;
     im->program = xalloc(im->header.e_phnum * sizeof(Elf64_Phdr));
     if (!target_read_code(base + im->header.e_phoff, im->program, im->header.e_phnum * sizeof(Elf64_Phdr))) {
@@ -159,8 +158,7 @@ static bool read_image(uint64_t base, struct image *im)
     }
     for (unsigned i = 0; i < im->header.e_phnum; i++) {
         if (im->program[i].p_type == PT_LOAD) {
-            im->bias = base - (im->program[i].p_vaddr & ~UINT64_C(4095)) +
-                       (im->program[i].p_offset & ~UINT64_C(4095));
+            im->bias = base - (im->program[i].p_vaddr & ~UINT64_C(4095)) + (im->program[i].p_offset & ~UINT64_C(4095));
             return true;
         }
     }
@@ -178,8 +176,7 @@ static void read_eh_frame_hdr(struct module *m, uint64_t addr)
         return;
     /* What linkers write: four bytes relative to here, four bytes, pairs of four bytes relative to the
      * header. */
-    if ((head[1] & 0x0f) != 0x0b || head[2] != 0x03 || head[3] != 0x3b ||
-        !target_read_code(addr + 8, &count, 4))
+    if ((head[1] & 0x0f) != 0x0b || head[2] != 0x03 || head[3] != 0x3b || !target_read_code(addr + 8, &count, 4))
         return;
     m->eh_frame_hdr = addr;
     m->fde_count = count;
@@ -195,8 +192,7 @@ static void note_images(void)
     for (size_t i = 0; i < target.nmappings; i++) {
         const struct mapping *map = &target.mappings[i];
         struct image im = {0};
-        if (map->offset || (!*map->path && target.live) || strncmp(map->path, "/dev/", 5) == 0 ||
-            !read_image(map->start, &im))
+        if (map->offset || (!*map->path && target.live) || strncmp(map->path, "/dev/", 5) == 0 || !read_image(map->start, &im))
             continue;
         struct module m = {.lo = map->start, .hi = map->end, .bias = im.bias, .path = map->path};
         for (unsigned k = 0; k < im.header.e_phnum; k++) {
@@ -253,8 +249,8 @@ static uint64_t table_of(uint64_t base)
             if (!target_read_code(at, n, sizeof n))
                 break;
             uint64_t desc = at + ((12 + (uint64_t)n[0] + align) & ~align);
-            if (n[0] == 8 && n[1] == 8 && n[2] == 1 && target_read_code(at + 12, name, 8) &&
-                memcmp(name, "vthread", 8) == 0 && target_read_code(desc, &distance, 8)) {
+            if (n[0] == 8 && n[1] == 8 && n[2] == 1 && target_read_code(at + 12, name, 8) && memcmp(name, "vthread", 8) == 0 &&
+                target_read_code(desc, &distance, 8)) {
                 found = desc + (uint64_t)distance;
                 break;
             }

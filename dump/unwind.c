@@ -6,8 +6,7 @@
 
 /* libunwind's search in a binary search table, for the accessors of another process; in its interface, but in
  * no header. */
-extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t, unw_word_t, unw_dyn_info_t *,
-                                              unw_proc_info_t *, int, void *);
+extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t, unw_word_t, unw_dyn_info_t *, unw_proc_info_t *, int, void *);
 
 #define FRAMES_MAX 65536
 
@@ -101,8 +100,7 @@ static int no_resume(unw_addr_space_t as, unw_cursor_t *c, void *arg)
     return -UNW_EINVAL;
 }
 
-static int no_name(unw_addr_space_t as, unw_word_t addr, char *buf, size_t size, unw_word_t *offset,
-                   void *arg)
+static int no_name(unw_addr_space_t as, unw_word_t addr, char *buf, size_t size, unw_word_t *offset, void *arg)
 {
     (void)as, (void)addr, (void)buf, (void)size, (void)offset, (void)arg;
     return -UNW_ENOINFO;
@@ -155,8 +153,7 @@ const struct stack *unwind_intern(const uint64_t *ip, uint32_t n, const char *tr
     for (uint32_t i = 0; i < n; i++)
         hash = (hash ^ ip[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
     for (struct stack *s = buckets[hash % BUCKETS]; s; s = s->next)
-        if (s->hash == (uint32_t)hash && s->n == n && s->trouble == trouble &&
-            memcmp(s->ip, ip, n * sizeof *ip) == 0)
+        if (s->hash == (uint32_t)hash && s->n == n && s->trouble == trouble && memcmp(s->ip, ip, n * sizeof *ip) == 0)
             return s;
     struct stack *s = xalloc(sizeof *s + n * sizeof *ip);
     s->hash = (uint32_t)hash;
@@ -235,8 +232,7 @@ static const struct stack *unwind(const struct thread *t)
     int more = -1;
     bool exact = t->lwp != 0 || !t->started;
     /* Parked, on a stack of its own, all of which is in one piece: then its shape is worth remembering. */
-    bool shaped = t->virtual && t->lwp == 0 && t->npieces == 1 && t->pieces[0].hi == t->stack_hi &&
-                  sp >= t->pieces[0].lo;
+    bool shaped = t->virtual && t->lwp == 0 && t->npieces == 1 && t->pieces[0].hi == t->stack_hi && sp >= t->pieces[0].lo;
     const struct stack *known = shaped ? recognise(t) : NULL;
     if (known)
         return known;
@@ -284,9 +280,8 @@ static const struct stack *unwind(const struct thread *t)
         trouble = "too deep";
     else if (more < 0)
         trouble = "it leads to where nothing was copied, or it is damaged";
-    else if (t->virtual &&
-             !(n && (ip[n - 1] & ~IP_EXACT) >= outermost_lo && (ip[n - 1] & ~IP_EXACT) < outermost_hi &&
-               last_sp > t->stack_lo && last_sp <= t->stack_hi))
+    else if (t->virtual && !(n && (ip[n - 1] & ~IP_EXACT) >= outermost_lo && (ip[n - 1] & ~IP_EXACT) < outermost_hi &&
+                             last_sp > t->stack_lo && last_sp <= t->stack_hi))
         trouble = "it does not end where threads begin";
     const struct stack *stack = unwind_intern(ip, n, trouble);
     if (shaped && !trouble && n)

@@ -7,9 +7,8 @@
 #include <netinet/in.h>
 #include <sys/un.h>
 
-#define VT_BIND_STEP UINT64_C(1000000)
-#define VT_BIND_STEPS                                                                                        \
-    200 /* for the whole process: addresses that others use cost no more than that altogether */
+#define VT_BIND_STEP  UINT64_C(1000000)
+#define VT_BIND_STEPS 200 /* for the whole process: addresses that others use cost no more than that altogether */
 
 static _Atomic int steps_left = VT_BIND_STEPS;
 
@@ -28,8 +27,8 @@ VT_EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t length)
 {
     for (;;) {
         int ret = vt_real(bind)(fd, addr, length);
-        if (ret == 0 || errno != EADDRINUSE || !vt_on() || (vt_self && vt_self->vforked) ||
-            !goes_with_socket(addr, length) || atomic_load_explicit(&steps_left, memory_order_relaxed) <= 0)
+        if (ret == 0 || errno != EADDRINUSE || !vt_on() || (vt_self && vt_self->vforked) || !goes_with_socket(addr, length) ||
+            atomic_load_explicit(&steps_left, memory_order_relaxed) <= 0)
             return ret;
         atomic_fetch_sub_explicit(&steps_left, 1, memory_order_relaxed);
         const struct timespec step = {0, (long)VT_BIND_STEP};

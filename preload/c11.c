@@ -39,8 +39,7 @@ static pthread_cond_t *cond(cnd_t *c)
 
 VT_EXPORT int mtx_lock(mtx_t *m)
 {
-    return vt_on() ? as_thrd(vt_mutex_lock_fast(mutex(m)) ? 0 : vt_mutex_lock(mutex(m)))
-                   : vt_real(mtx_lock)(m);
+    return vt_on() ? as_thrd(vt_mutex_lock_fast(mutex(m)) ? 0 : vt_mutex_lock(mutex(m))) : vt_real(mtx_lock)(m);
 }
 
 VT_EXPORT int mtx_trylock(mtx_t *m)
@@ -57,8 +56,7 @@ VT_EXPORT int mtx_timedlock(mtx_t *restrict m, const struct timespec *restrict u
 
 VT_EXPORT int mtx_unlock(mtx_t *m)
 {
-    return vt_on() ? as_thrd(vt_mutex_unlock_fast(mutex(m)) ? 0 : vt_mutex_unlock(mutex(m)))
-                   : vt_real(mtx_unlock)(m);
+    return vt_on() ? as_thrd(vt_mutex_unlock_fast(mutex(m)) ? 0 : vt_mutex_unlock(mutex(m))) : vt_real(mtx_unlock)(m);
 }
 
 VT_EXPORT int cnd_wait(cnd_t *c, mtx_t *m)

@@ -40,22 +40,19 @@ long vt_call_openat(int dir, const char *path, int flags, mode_t mode);
 long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length);
 long vt_call_recvmsg(int fd, struct msghdr *msg, int flags);
 long vt_call_recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout);
-long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
-                    socklen_t length);
+long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length);
 long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags);
 long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags);
 long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags);
 long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length);
 
 /* Relative time-outs, NULL for none; a mask of size bytes, or NULL. *timeout is not changed. */
-long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
-                   size_t size);
-long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
-                     const sigset_t *mask, size_t size);
-long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
-                          const sigset_t *mask, size_t size);
-long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
-                             struct timespec *remaining);
+long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size);
+long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout, const sigset_t *mask,
+                     size_t size);
+long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask,
+                          size_t size);
+long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining);
 
 /* type: idtype_t of waitid(2). usage may be NULL. */
 long vt_call_wait4(pid_t pid, int *status, int options, struct rusage *usage);
@@ -185,60 +182,59 @@ static inline void vt_call_ended(void)
 }
 
 /* A call that is a cancellation point, in a place that has been handed over. */
-#define VT_CALL_POINT(call)                                                                                  \
-    __extension__({                                                                                          \
-        long point_;                                                                                         \
-        vt_call_begins();                                                                                    \
-        point_ = (call);                                                                                     \
-        vt_call_ended();                                                                                     \
-        point_;                                                                                              \
+#define VT_CALL_POINT(call)                                                                                                    \
+    __extension__({                                                                                                            \
+        long point_;                                                                                                           \
+        vt_call_begins();                                                                                                      \
+        point_ = (call);                                                                                                       \
+        vt_call_ended();                                                                                                       \
+        point_;                                                                                                                \
     })
 #define VT_HANDED_POINT(what, call) VT_HANDED_CALL(what, VT_CALL_POINT(call))
 
 /* call, an expression with the kernel's result, with the place handed over; evaluated again for an EINTR in
  * vain. */
-#define VT_HANDED_CALL(what, call)                                                                           \
-    __extension__({                                                                                          \
-        long handed_;                                                                                        \
-        vt_handoff_begin(what);                                                                              \
-        do {                                                                                                 \
-            vt_wait_begins(vt_self);                                                                         \
-            handed_ = (call);                                                                                \
-        } while (handed_ == -EINTR && vt_handed_in_vain());                                                  \
-        vt_handoff_end();                                                                                    \
-        handed_;                                                                                             \
+#define VT_HANDED_CALL(what, call)                                                                                             \
+    __extension__({                                                                                                            \
+        long handed_;                                                                                                          \
+        vt_handoff_begin(what);                                                                                                \
+        do {                                                                                                                   \
+            vt_wait_begins(vt_self);                                                                                           \
+            handed_ = (call);                                                                                                  \
+        } while (handed_ == -EINTR && vt_handed_in_vain());                                                                    \
+        vt_handoff_end();                                                                                                      \
+        handed_;                                                                                                               \
     })
 
 /* The same for a function of libc's. */
-#define VT_HANDED(what, call)                                                                                \
-    __extension__({                                                                                          \
-        __typeof__(call) handed_;                                                                            \
-        int errno_ = errno;                                                                                  \
-        vt_handoff_begin(what);                                                                              \
-        for (;;) {                                                                                           \
-            vt_wait_begins(vt_self);                                                                         \
-            handed_ = (call);                                                                                \
-            if (handed_ != (__typeof__(handed_))-1 || errno != EINTR || !vt_handed_in_vain())                \
-                break;                                                                                       \
-            errno = errno_;                                                                                  \
-        }                                                                                                    \
-        vt_handoff_end();                                                                                    \
-        handed_;                                                                                             \
+#define VT_HANDED(what, call)                                                                                                  \
+    __extension__({                                                                                                            \
+        __typeof__(call) handed_;                                                                                              \
+        int errno_ = errno;                                                                                                    \
+        vt_handoff_begin(what);                                                                                                \
+        for (;;) {                                                                                                             \
+            vt_wait_begins(vt_self);                                                                                           \
+            handed_ = (call);                                                                                                  \
+            if (handed_ != (__typeof__(handed_))-1 || errno != EINTR || !vt_handed_in_vain())                                  \
+                break;                                                                                                         \
+            errno = errno_;                                                                                                    \
+        }                                                                                                                      \
+        vt_handoff_end();                                                                                                      \
+        handed_;                                                                                                               \
     })
 
 /* Defines name: libc's function, with the place handed over. */
-#define VT_HANDED_FUNCTION(type, name, parameters, arguments)                                                \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return vt_real(name) arguments;                                                                  \
-        vt_cancel_point();                                                                                   \
-        return VT_HANDED(#name, vt_real(name) arguments);                                                    \
+#define VT_HANDED_FUNCTION(type, name, parameters, arguments)                                                                  \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return vt_real(name) arguments;                                                                                    \
+        vt_cancel_point();                                                                                                     \
+        return VT_HANDED(#name, vt_real(name) arguments);                                                                      \
     }
 
 /* Defines name as another name of target. */
-#define VT_ALIAS(target, name)                                                                               \
-    VT_EXPORT extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
+#define VT_ALIAS(target, name) VT_EXPORT extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
 
 /* A system call's result as libc returns it. */
 static inline long vt_result(long ret)

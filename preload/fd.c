@@ -24,8 +24,7 @@ static void store(int fd, unsigned bits)
     if ((unsigned)fd >= VT_FD_MAX || (vt_self && vt_self->vforked))
         return;
     int old = atomic_load_explicit(&highest, memory_order_relaxed);
-    while (old < fd && !atomic_compare_exchange_weak_explicit(&highest, &old, fd, memory_order_relaxed,
-                                                              memory_order_relaxed))
+    while (old < fd && !atomic_compare_exchange_weak_explicit(&highest, &old, fd, memory_order_relaxed, memory_order_relaxed))
         ;
     atomic_store_explicit(&vt_fds[fd].waits[VT_FD_READS], 0, memory_order_relaxed);
     atomic_store_explicit(&vt_fds[fd].guess, 0, memory_order_relaxed);
@@ -141,8 +140,7 @@ void vt_fd_dup(int fd, int to)
 
 void vt_fd_mark_nonblock(int fd, bool nonblock)
 {
-    if (vt_self &&
-        vt_self->vforked) { /* the child's descriptor: the same description, or another with that number */
+    if (vt_self && vt_self->vforked) { /* the child's descriptor: the same description, or another with that number */
         vt_fd_set(fd, VT_FD_SHARED);
         return;
     }

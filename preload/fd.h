@@ -25,19 +25,17 @@ enum vt_fd_kind {
 
 enum vt_fd_bits {
     VT_FD_KIND = 7,
-    VT_FD_TRACKED = 8, /* made in our sight: O_NONBLOCK is as VT_FD_NONBLOCK says */
-    VT_FD_SHARED =
-        16, /* another descriptor of this process may be on the same description: do not rely on it */
+    VT_FD_TRACKED = 8,       /* made in our sight: O_NONBLOCK is as VT_FD_NONBLOCK says */
+    VT_FD_SHARED = 16,       /* another descriptor of this process may be on the same description: do not rely on it */
     VT_FD_NONBLOCK = 32,     /* O_NONBLOCK is on: calls are made as they are */
     VT_FD_NO_NOWAIT_IN = 64, /* preadv2 does not know RWF_NOWAIT here */
     VT_FD_NO_NOWAIT_OUT = 128,
-    VT_FD_NO_TIMEO = 256, /* SO_RCVTIMEO and SO_SNDTIMEO are zero */
-    VT_FD_LOWAT = 512,    /* SO_RCVLOWAT has been set */
-    VT_FD_LINGER = 1024,  /* close may block */
-    VT_FD_PIECEMEAL =
-        2048, /* what libc or the kernel wants of it in one go comes in pieces that take their time; a file: its
-                 calls block */
-    VT_FD_DIRECT = 16384, /* O_DIRECT: the page cache has no part in it */
+    VT_FD_NO_TIMEO = 256,   /* SO_RCVTIMEO and SO_SNDTIMEO are zero */
+    VT_FD_LOWAT = 512,      /* SO_RCVLOWAT has been set */
+    VT_FD_LINGER = 1024,    /* close may block */
+    VT_FD_PIECEMEAL = 2048, /* what libc or the kernel wants of it in one go comes in pieces that take their time; a file: its
+                               calls block */
+    VT_FD_DIRECT = 16384,   /* O_DIRECT: the page cache has no part in it */
 };
 
 struct vt_fd {

@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/fanotify.h>
 #include <sys/file.h>
@@ -29,7 +30,6 @@
 #include <sys/random.h>
 #include <sys/sem.h>
 #include <sys/sendfile.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -82,16 +82,16 @@ static int opened(int fd, int flags)
 }
 
 /* The mode is there only with these flags (open(2)). */
-#define OPEN_MODE(flags)                                                                                     \
-    __extension__({                                                                                          \
-        mode_t mode_ = 0;                                                                                    \
-        if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                                           \
-            va_list list_;                                                                                   \
-            va_start(list_, flags);                                                                          \
-            mode_ = va_arg(list_, mode_t);                                                                   \
-            va_end(list_);                                                                                   \
-        }                                                                                                    \
-        mode_;                                                                                               \
+#define OPEN_MODE(flags)                                                                                                       \
+    __extension__({                                                                                                            \
+        mode_t mode_ = 0;                                                                                                      \
+        if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                                                             \
+            va_list list_;                                                                                                     \
+            va_start(list_, flags);                                                                                            \
+            mode_ = va_arg(list_, mode_t);                                                                                     \
+            va_end(list_);                                                                                                     \
+        }                                                                                                                      \
+        mode_;                                                                                                                 \
     })
 
 long vt_call_openat(int dir, const char *path, int flags, mode_t mode)
@@ -119,26 +119,26 @@ static int open_virtual(int dir, const char *path, int flags, mode_t mode)
     return (int)vt_result(vt_call_openat(dir, path, flags, mode));
 }
 
-#define OPEN_FUNCTION(name)                                                                                  \
-    VT_EXPORT int name(const char *path, int flags, ...)                                                     \
-    {                                                                                                        \
-        mode_t mode = OPEN_MODE(flags);                                                                      \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return opened(vt_real(name)(path, flags, mode), flags);                                          \
-        return opened(open_virtual(AT_FDCWD, path, flags, mode), flags);                                     \
+#define OPEN_FUNCTION(name)                                                                                                    \
+    VT_EXPORT int name(const char *path, int flags, ...)                                                                       \
+    {                                                                                                                          \
+        mode_t mode = OPEN_MODE(flags);                                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return opened(vt_real(name)(path, flags, mode), flags);                                                            \
+        return opened(open_virtual(AT_FDCWD, path, flags, mode), flags);                                                       \
     }
 OPEN_FUNCTION(open)
 OPEN_FUNCTION(open64)
 VT_ALIAS(open, __open);
 VT_ALIAS(open64, __open64);
 
-#define OPENAT_FUNCTION(name)                                                                                \
-    VT_EXPORT int name(int dir, const char *path, int flags, ...)                                            \
-    {                                                                                                        \
-        mode_t mode = OPEN_MODE(flags);                                                                      \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return opened(vt_real(name)(dir, path, flags, mode), flags);                                     \
-        return opened(open_virtual(dir, path, flags, mode), flags);                                          \
+#define OPENAT_FUNCTION(name)                                                                                                  \
+    VT_EXPORT int name(int dir, const char *path, int flags, ...)                                                              \
+    {                                                                                                                          \
+        mode_t mode = OPEN_MODE(flags);                                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return opened(vt_real(name)(dir, path, flags, mode), flags);                                                       \
+        return opened(open_virtual(dir, path, flags, mode), flags);                                                            \
     }
 OPENAT_FUNCTION(openat)
 OPENAT_FUNCTION(openat64)
@@ -154,46 +154,46 @@ static bool needs_mode(int flags)
     return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
 }
 
-#define OPEN_2_FUNCTION(name)                                                                                \
-    VT_EXPORT int name(const char *path, int flags)                                                          \
-    {                                                                                                        \
-        if (!vt_on() || !vt_is_virtual() || needs_mode(flags))                                               \
-            return opened(vt_real(name)(path, flags), flags);                                                \
-        return opened(open_virtual(AT_FDCWD, path, flags, 0), flags);                                        \
+#define OPEN_2_FUNCTION(name)                                                                                                  \
+    VT_EXPORT int name(const char *path, int flags)                                                                            \
+    {                                                                                                                          \
+        if (!vt_on() || !vt_is_virtual() || needs_mode(flags))                                                                 \
+            return opened(vt_real(name)(path, flags), flags);                                                                  \
+        return opened(open_virtual(AT_FDCWD, path, flags, 0), flags);                                                          \
     }
 OPEN_2_FUNCTION(__open_2)
 OPEN_2_FUNCTION(__open64_2)
 
-#define OPENAT_2_FUNCTION(name)                                                                              \
-    VT_EXPORT int name(int dir, const char *path, int flags)                                                 \
-    {                                                                                                        \
-        if (!vt_on() || !vt_is_virtual() || needs_mode(flags))                                               \
-            return opened(vt_real(name)(dir, path, flags), flags);                                           \
-        return opened(open_virtual(dir, path, flags, 0), flags);                                             \
+#define OPENAT_2_FUNCTION(name)                                                                                                \
+    VT_EXPORT int name(int dir, const char *path, int flags)                                                                   \
+    {                                                                                                                          \
+        if (!vt_on() || !vt_is_virtual() || needs_mode(flags))                                                                 \
+            return opened(vt_real(name)(dir, path, flags), flags);                                                             \
+        return opened(open_virtual(dir, path, flags, 0), flags);                                                               \
     }
 OPENAT_2_FUNCTION(__openat_2)
 OPENAT_2_FUNCTION(__openat64_2)
 
-#define CREAT_FUNCTION(name)                                                                                 \
-    VT_EXPORT int name(const char *path, mode_t mode)                                                        \
-    {                                                                                                        \
-        const int flags = O_CREAT | O_WRONLY | O_TRUNC;                                                      \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return opened(vt_real(name)(path, mode), flags);                                                 \
-        return opened(open_virtual(AT_FDCWD, path, flags, mode), flags);                                     \
+#define CREAT_FUNCTION(name)                                                                                                   \
+    VT_EXPORT int name(const char *path, mode_t mode)                                                                          \
+    {                                                                                                                          \
+        const int flags = O_CREAT | O_WRONLY | O_TRUNC;                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return opened(vt_real(name)(path, mode), flags);                                                                   \
+        return opened(open_virtual(AT_FDCWD, path, flags, mode), flags);                                                       \
     }
 CREAT_FUNCTION(creat)
 CREAT_FUNCTION(creat64)
 
 /* --- other makers ----------------------------------------------------------------------------------- */
 
-#define MAKER(name, parameters, arguments, kind, nonblock)                                                   \
-    VT_EXPORT int name parameters                                                                            \
-    {                                                                                                        \
-        int fd = vt_real(name) arguments;                                                                    \
-        if (vt_on())                                                                                         \
-            vt_fd_born(fd, kind, nonblock, VT_FD_NO_TIMEO);                                                  \
-        return fd;                                                                                           \
+#define MAKER(name, parameters, arguments, kind, nonblock)                                                                     \
+    VT_EXPORT int name parameters                                                                                              \
+    {                                                                                                                          \
+        int fd = vt_real(name) arguments;                                                                                      \
+        if (vt_on())                                                                                                           \
+            vt_fd_born(fd, kind, nonblock, VT_FD_NO_TIMEO);                                                                    \
+        return fd;                                                                                                             \
     }
 
 MAKER(eventfd, (unsigned count, int flags), (count, flags), VT_FD_EVENT, flags &EFD_NONBLOCK)
@@ -202,8 +202,7 @@ MAKER(inotify_init, (void), (), VT_FD_EVENT, false)
 MAKER(inotify_init1, (int flags), (flags), VT_FD_EVENT, flags &IN_NONBLOCK)
 MAKER(epoll_create, (int size), (size), VT_FD_EVENT, false)
 MAKER(epoll_create1, (int flags), (flags), VT_FD_EVENT, false)
-MAKER(fanotify_init, (unsigned flags, unsigned event_flags), (flags, event_flags), VT_FD_EVENT,
-      flags &FAN_NONBLOCK)
+MAKER(fanotify_init, (unsigned flags, unsigned event_flags), (flags, event_flags), VT_FD_EVENT, flags &FAN_NONBLOCK)
 MAKER(memfd_create, (const char *name, unsigned flags), (name, flags), VT_FD_FILE, false)
 MAKER(shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode), VT_FD_FILE, false)
 MAKER(mkstemp, (char *name), (name), VT_FD_FILE, false)
@@ -344,14 +343,14 @@ static int fcntl_call(int fd, int cmd, void *arg)
     return vt_real(fcntl)(fd, cmd, arg);
 }
 
-#define FCNTL_FUNCTION(name)                                                                                 \
-    VT_EXPORT int name(int fd, int cmd, ...)                                                                 \
-    {                                                                                                        \
-        va_list list;                                                                                        \
-        va_start(list, cmd);                                                                                 \
-        void *arg = va_arg(list, void *);                                                                    \
-        va_end(list);                                                                                        \
-        return fcntl_call(fd, cmd, arg);                                                                     \
+#define FCNTL_FUNCTION(name)                                                                                                   \
+    VT_EXPORT int name(int fd, int cmd, ...)                                                                                   \
+    {                                                                                                                          \
+        va_list list;                                                                                                          \
+        va_start(list, cmd);                                                                                                   \
+        void *arg = va_arg(list, void *);                                                                                      \
+        va_end(list);                                                                                                          \
+        return fcntl_call(fd, cmd, arg);                                                                                       \
     }
 FCNTL_FUNCTION(fcntl)
 VT_ALIAS(fcntl, fcntl64);
@@ -455,8 +454,7 @@ VT_EXPORT int fdatasync(int fd)
 
 VT_HANDED_FUNCTION(int, msync, (void *addr, size_t length, int flags), (addr, length, flags))
 VT_HANDED_FUNCTION(int, syncfs, (int fd), (fd))
-VT_HANDED_FUNCTION(int, sync_file_range, (int fd, off64_t offset, off64_t n, unsigned flags),
-                   (fd, offset, n, flags))
+VT_HANDED_FUNCTION(int, sync_file_range, (int fd, off64_t offset, off64_t n, unsigned flags), (fd, offset, n, flags))
 VT_HANDED_FUNCTION(int, tcdrain, (int fd), (fd))
 VT_HANDED_FUNCTION(int, tcsendbreak, (int fd, int duration), (fd, duration))
 VT_HANDED_FUNCTION(int, posix_fallocate, (int fd, off_t offset, off_t length), (fd, offset, length))
@@ -498,8 +496,7 @@ static long await_ready(int fd, short events)
 {
     if (never_waits(fd) || vt_poll_now(fd, events))
         return 0;
-    long ret =
-        vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
+    long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
     return ret == -EINTR || ret == -EAGAIN ? ret : 0;
 }
 
@@ -507,40 +504,37 @@ static long await_ready(int fd, short events)
  * handed over. */
 #define COPY_LONG_NS UINT64_C(500000)
 
-#define COPY_FUNCTION(name, parameters, arguments, in, in_events, out, out_events, nonblock)                 \
-    VT_EXPORT ssize_t name parameters                                                                        \
-    {                                                                                                        \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return vt_real(name) arguments;                                                                  \
-        vt_cancel_point();                                                                                   \
-        if ((nonblock) || (never_waits(in) && never_waits(out)))                                             \
-            return vt_real(name) arguments;                                                                  \
-        long err = await_ready(in, in_events);                                                               \
-        if (err == 0)                                                                                        \
-            err = await_ready(out, out_events);                                                              \
-        if (err)                                                                                             \
-            return vt_result(err);                                                                           \
-        uint64_t start = vt_now();                                                                           \
-        ssize_t ret = vt_fd_bits(out) & VT_FD_PIECEMEAL ? VT_HANDED(#name, vt_real(name) arguments)          \
-                                                        : vt_real(name) arguments;                           \
-        if (vt_now() - start > COPY_LONG_NS)                                                                 \
-            vt_fd_set(out, VT_FD_PIECEMEAL);                                                                 \
-        else                                                                                                 \
-            vt_fd_clear(out, VT_FD_PIECEMEAL);                                                               \
-        return ret;                                                                                          \
+#define COPY_FUNCTION(name, parameters, arguments, in, in_events, out, out_events, nonblock)                                   \
+    VT_EXPORT ssize_t name parameters                                                                                          \
+    {                                                                                                                          \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return vt_real(name) arguments;                                                                                    \
+        vt_cancel_point();                                                                                                     \
+        if ((nonblock) || (never_waits(in) && never_waits(out)))                                                               \
+            return vt_real(name) arguments;                                                                                    \
+        long err = await_ready(in, in_events);                                                                                 \
+        if (err == 0)                                                                                                          \
+            err = await_ready(out, out_events);                                                                                \
+        if (err)                                                                                                               \
+            return vt_result(err);                                                                                             \
+        uint64_t start = vt_now();                                                                                             \
+        ssize_t ret = vt_fd_bits(out) & VT_FD_PIECEMEAL ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments; \
+        if (vt_now() - start > COPY_LONG_NS)                                                                                   \
+            vt_fd_set(out, VT_FD_PIECEMEAL);                                                                                   \
+        else                                                                                                                   \
+            vt_fd_clear(out, VT_FD_PIECEMEAL);                                                                                 \
+        return ret;                                                                                                            \
     }
 
-COPY_FUNCTION(sendfile, (int out, int in, off_t *offset, size_t n), (out, in, offset, n), in, POLLIN, out,
-              POLLOUT, false)
+COPY_FUNCTION(sendfile, (int out, int in, off_t *offset, size_t n), (out, in, offset, n), in, POLLIN, out, POLLOUT, false)
 VT_ALIAS(sendfile, sendfile64);
 COPY_FUNCTION(splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
               (in, in_at, out, out_at, n, flags), in, POLLIN, out, POLLOUT, false)
 COPY_FUNCTION(tee, (int in, int out, size_t n, unsigned flags), (in, out, n, flags), in, POLLIN, out, POLLOUT,
               flags &SPLICE_F_NONBLOCK)
-COPY_FUNCTION(vmsplice, (int fd, const struct iovec *iov, size_t count, unsigned flags),
-              (fd, iov, count, flags), fd, POLLIN | POLLOUT, fd, POLLIN | POLLOUT, flags &SPLICE_F_NONBLOCK)
-VT_HANDED_FUNCTION(ssize_t, copy_file_range,
-                   (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
+COPY_FUNCTION(vmsplice, (int fd, const struct iovec *iov, size_t count, unsigned flags), (fd, iov, count, flags), fd,
+              POLLIN | POLLOUT, fd, POLLIN | POLLOUT, flags &SPLICE_F_NONBLOCK)
+VT_HANDED_FUNCTION(ssize_t, copy_file_range, (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
                    (in, in_at, out, out_at, n, flags))
 
 /* --- locks ------------------------------------------------------------------------------------------ */
@@ -587,8 +581,8 @@ VT_EXPORT int semtimedop(int id, struct sembuf *ops, size_t count, const struct 
         return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
     uint64_t deadline = vt_deadline_in(vt_timespec_ns(timeout));
     struct timespec left;
-    return (int)vt_result(VT_HANDED_CALL("semop", vt_sys4(SYS_semtimedop, id, (long)ops, (long)count,
-                                                          (long)vt_timespec_left(deadline, &left))));
+    return (int)vt_result(
+        VT_HANDED_CALL("semop", vt_sys4(SYS_semtimedop, id, (long)ops, (long)count, (long)vt_timespec_left(deadline, &left))));
 }
 
 VT_EXPORT int semop(int id, struct sembuf *ops, size_t count)
@@ -623,47 +617,40 @@ VT_EXPORT ssize_t msgrcv(int id, void *msg, size_t n, long type, int flags)
 /* A message queue is a descriptor on Linux (mq_overview(7)). */
 static const struct timespec long_ago = {0, 0};
 
-#define QUEUE_FUNCTION(type, name, parameters, arguments, now)                                               \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return vt_real(name) arguments;                                                                  \
-        vt_cancel_point();                                                                                   \
-        long ret = now; /* a deadline that has passed does not wait */                                       \
-        if (ret != -ETIMEDOUT)                                                                               \
-            return (type)vt_result(ret);                                                                     \
-        return VT_HANDED(#name, vt_real(name) arguments);                                                    \
+#define QUEUE_FUNCTION(type, name, parameters, arguments, now)                                                                 \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return vt_real(name) arguments;                                                                                    \
+        vt_cancel_point();                                                                                                     \
+        long ret = now; /* a deadline that has passed does not wait */                                                         \
+        if (ret != -ETIMEDOUT)                                                                                                 \
+            return (type)vt_result(ret);                                                                                       \
+        return VT_HANDED(#name, vt_real(name) arguments);                                                                      \
     }
 
-QUEUE_FUNCTION(ssize_t, mq_receive, (mqd_t queue, char *msg, size_t n, unsigned *priority),
-               (queue, msg, n, priority),
+QUEUE_FUNCTION(ssize_t, mq_receive, (mqd_t queue, char *msg, size_t n, unsigned *priority), (queue, msg, n, priority),
                vt_sys6(SYS_mq_timedreceive, queue, (long)msg, (long)n, (long)priority, (long)&long_ago, 0))
 QUEUE_FUNCTION(ssize_t, mq_timedreceive,
                (mqd_t queue, char *restrict msg, size_t n, unsigned *restrict priority,
                 const struct timespec *restrict timeout),
                (queue, msg, n, priority, timeout),
                vt_sys6(SYS_mq_timedreceive, queue, (long)msg, (long)n, (long)priority, (long)&long_ago, 0))
-QUEUE_FUNCTION(int, mq_send, (mqd_t queue, const char *msg, size_t n, unsigned priority),
-               (queue, msg, n, priority),
+QUEUE_FUNCTION(int, mq_send, (mqd_t queue, const char *msg, size_t n, unsigned priority), (queue, msg, n, priority),
                vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
-QUEUE_FUNCTION(int, mq_timedsend,
-               (mqd_t queue, const char *msg, size_t n, unsigned priority, const struct timespec *timeout),
+QUEUE_FUNCTION(int, mq_timedsend, (mqd_t queue, const char *msg, size_t n, unsigned priority, const struct timespec *timeout),
                (queue, msg, n, priority, timeout),
                vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
 
 /* --- asynchronous I/O by libc's threads ------------------------------------------------------------- */
 
-VT_HANDED_FUNCTION(int, aio_suspend,
-                   (const struct aiocb *const list[], int n, const struct timespec *restrict timeout),
+VT_HANDED_FUNCTION(int, aio_suspend, (const struct aiocb *const list[], int n, const struct timespec *restrict timeout),
                    (list, n, timeout))
-VT_HANDED_FUNCTION(int, aio_suspend64,
-                   (const struct aiocb64 *const list[], int n, const struct timespec *restrict timeout),
+VT_HANDED_FUNCTION(int, aio_suspend64, (const struct aiocb64 *const list[], int n, const struct timespec *restrict timeout),
                    (list, n, timeout))
-VT_HANDED_FUNCTION(int, lio_listio,
-                   (int mode, struct aiocb *const list[restrict], int n, struct sigevent *restrict event),
+VT_HANDED_FUNCTION(int, lio_listio, (int mode, struct aiocb *const list[restrict], int n, struct sigevent *restrict event),
                    (mode, list, n, event))
-VT_HANDED_FUNCTION(int, lio_listio64,
-                   (int mode, struct aiocb64 *const list[restrict], int n, struct sigevent *restrict event),
+VT_HANDED_FUNCTION(int, lio_listio64, (int mode, struct aiocb64 *const list[restrict], int n, struct sigevent *restrict event),
                    (mode, list, n, event))
 
 /* --- random numbers --------------------------------------------------------------------------------- */

@@ -39,9 +39,8 @@
 #define VT_FUTEX2_SIZE_MASK 3u
 #define VT_FUTEX2_SIZE_U32  2u
 
-#define VT_FIRST_ADDRESS 0x10000u /* vm.mmap_min_addr's default: nothing is mapped below */
-#define VT_LAST_ADDRESS                                                                                      \
-    (UINT64_C(0x00ffffffffffffff)) /* the end of user space with five levels of page tables */
+#define VT_FIRST_ADDRESS 0x10000u                       /* vm.mmap_min_addr's default: nothing is mapped below */
+#define VT_LAST_ADDRESS  (UINT64_C(0x00ffffffffffffff)) /* the end of user space with five levels of page tables */
 
 /* As the kernel checks an address (get_futex_key), as far as that is possible without asking it: an address
  * in a hole of the address space is SIGSEGV instead of EFAULT. */
@@ -180,8 +179,7 @@ static long requeue(const struct call *c, bool compare)
     unsigned woken = 0;
     if (wake < 0 || move < 0 || check_address(c->addr2) || (compare && check_address(c->addr)))
         return in_kernel(c); /* which knows the error */
-    int n = vt_unpark_requeue(c->addr, c->addr2, (unsigned)wake, (unsigned)move, compare ? still : NULL,
-                              &rest, &woken);
+    int n = vt_unpark_requeue(c->addr, c->addr2, (unsigned)wake, (unsigned)move, compare ? still : NULL, &rest, &woken);
     if (n < 0)
         return -EAGAIN;
     rest.val = (uint32_t)wake - woken;
@@ -324,8 +322,7 @@ static long dispatch(long number, const long a[6])
 {
     switch (number) {
     case SYS_futex: {
-        struct call c = {(uint32_t *)a[0], (int)a[1],        (uint32_t)a[2],
-                         (uintptr_t)a[3],  (uint32_t *)a[4], (uint32_t)a[5]};
+        struct call c = {(uint32_t *)a[0], (int)a[1], (uint32_t)a[2], (uintptr_t)a[3], (uint32_t *)a[4], (uint32_t)a[5]};
         return futex(&c);
     }
     case VT_SYS_FUTEX_WAKE:

@@ -37,8 +37,7 @@ static void leave(struct vt_thread *t)
     vt_leave(t);
 }
 
-/* --- closing, replacing, asking
- * ------------------------------------------------------------------------------------- */
+/* --- closing, replacing, asking --------------------------------------------------------------------- */
 
 bool vt_hidden_close(int fd, long *ret)
 {
@@ -62,8 +61,7 @@ bool vt_hidden_dup_over(long number, int fd, int to, int flags, long *ret)
     *ret = -EBADF; /* as far as the program knows it is not open */
     if (vt_own_has(fd))
         return true;
-    if (to < atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) || fd == to ||
-        (vt_self && vt_self->vforked))
+    if (to < atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) || fd == to || (vt_self && vt_self->vforked))
         return false;
     struct vt_thread *t = enter();
     /* dup2(2) has EBUSY for numbers that are between free and used. */
@@ -151,15 +149,12 @@ bool vt_hidden_poll(struct pollfd *fds, nfds_t n, long *ret)
     return true;
 }
 
-/* --- limits
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- limits ----------------------------------------------------------------------------------------- */
 
 /* The limit is raised for moments under the lock, which nobody is to see or to undo. */
 static long limit_call(long number, const long a[4])
 {
-    if (atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) == INT_MAX ||
-        (vt_self && vt_self->vforked))
+    if (atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) == INT_MAX || (vt_self && vt_self->vforked))
         return vt_sys4(number, a[0], a[1], a[2], a[3]);
     struct vt_thread *t = enter();
     long ret = vt_sys4(number, a[0], a[1], a[2], a[3]);
@@ -170,37 +165,34 @@ static long limit_call(long number, const long a[4])
 }
 
 /* struct rlimit64 is the same. */
-#define LIMIT_FUNCTIONS(suffix, type)                                                                        \
-    VT_EXPORT int prlimit##suffix(pid_t pid, __rlimit_resource_t resource, const struct type *new,           \
-                                  struct type *old)                                                          \
-    {                                                                                                        \
-        if (!vt_on() || resource != RLIMIT_NOFILE)                                                           \
-            return vt_real(prlimit##suffix)(pid, resource, new, old);                                        \
-        return (int)vt_result(limit_call(SYS_prlimit64, (long[]){pid, resource, (long)new, (long)old}));     \
-    }                                                                                                        \
-    VT_EXPORT int setrlimit##suffix(__rlimit_resource_t resource, const struct type *limit)                  \
-    {                                                                                                        \
-        if (!vt_on() || resource != RLIMIT_NOFILE)                                                           \
-            return vt_real(setrlimit##suffix)(resource, limit);                                              \
-        return prlimit##suffix(0, resource, limit, NULL);                                                    \
-    }                                                                                                        \
-    VT_EXPORT int getrlimit##suffix(__rlimit_resource_t resource, struct type *limit)                        \
-    {                                                                                                        \
-        if (!vt_on() || resource != RLIMIT_NOFILE)                                                           \
-            return vt_real(getrlimit##suffix)(resource, limit);                                              \
-        return prlimit##suffix(0, resource, NULL, limit);                                                    \
+#define LIMIT_FUNCTIONS(suffix, type)                                                                                          \
+    VT_EXPORT int prlimit##suffix(pid_t pid, __rlimit_resource_t resource, const struct type *new, struct type *old)           \
+    {                                                                                                                          \
+        if (!vt_on() || resource != RLIMIT_NOFILE)                                                                             \
+            return vt_real(prlimit##suffix)(pid, resource, new, old);                                                          \
+        return (int)vt_result(limit_call(SYS_prlimit64, (long[]){pid, resource, (long)new, (long)old}));                       \
+    }                                                                                                                          \
+    VT_EXPORT int setrlimit##suffix(__rlimit_resource_t resource, const struct type *limit)                                    \
+    {                                                                                                                          \
+        if (!vt_on() || resource != RLIMIT_NOFILE)                                                                             \
+            return vt_real(setrlimit##suffix)(resource, limit);                                                                \
+        return prlimit##suffix(0, resource, limit, NULL);                                                                      \
+    }                                                                                                                          \
+    VT_EXPORT int getrlimit##suffix(__rlimit_resource_t resource, struct type *limit)                                          \
+    {                                                                                                                          \
+        if (!vt_on() || resource != RLIMIT_NOFILE)                                                                             \
+            return vt_real(getrlimit##suffix)(resource, limit);                                                                \
+        return prlimit##suffix(0, resource, NULL, limit);                                                                      \
     }
 LIMIT_FUNCTIONS(, rlimit)
 LIMIT_FUNCTIONS(64, rlimit64)
 
-/* --- fstat
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- fstat ------------------------------------------------------------------------------------------ */
 
-#define FSTAT_FUNCTION(name, type)                                                                           \
-    VT_EXPORT int name(int fd, struct type *st)                                                              \
-    {                                                                                                        \
-        return vt_own_has(fd) ? (int)vt_result(-EBADF) : vt_real(name)(fd, st);                              \
+#define FSTAT_FUNCTION(name, type)                                                                                             \
+    VT_EXPORT int name(int fd, struct type *st)                                                                                \
+    {                                                                                                                          \
+        return vt_own_has(fd) ? (int)vt_result(-EBADF) : vt_real(name)(fd, st);                                                \
     }
 FSTAT_FUNCTION(fstat, stat)
 FSTAT_FUNCTION(fstat64, stat64)
@@ -209,16 +201,15 @@ FSTAT_FUNCTION(fstat64, stat64)
 int __fxstat(int version, int fd, struct stat *st);
 int __fxstat64(int version, int fd, struct stat64 *st);
 
-#define FXSTAT_FUNCTION(name, type)                                                                          \
-    VT_EXPORT int name(int version, int fd, struct type *st)                                                 \
-    {                                                                                                        \
-        return vt_own_has(fd) ? (int)vt_result(-EBADF) : vt_real(name)(version, fd, st);                     \
+#define FXSTAT_FUNCTION(name, type)                                                                                            \
+    VT_EXPORT int name(int version, int fd, struct type *st)                                                                   \
+    {                                                                                                                          \
+        return vt_own_has(fd) ? (int)vt_result(-EBADF) : vt_real(name)(version, fd, st);                                       \
     }
 FXSTAT_FUNCTION(__fxstat, stat)
 FXSTAT_FUNCTION(__fxstat64, stat64)
 
-/* --- /proc/self/fd
- * --------------------------------------------------------------------------------------------------- */
+/* --- /proc/self/fd ---------------------------------------------------------------------------------- */
 
 /* The number that a name stands for; -1: none. */
 static int number_of(const char *name)
@@ -272,28 +263,28 @@ static bool may_be_hidden(const char *name)
            (vt_own_is(fd) || (!(vt_fd_bits(fd) & VT_FD_TRACKED) && vt_sys3(SYS_fcntl, fd, F_GETFD, 0) < 0));
 }
 
-#define READDIR_FUNCTION(name, type)                                                                         \
-    VT_EXPORT struct type *name(DIR *dir)                                                                    \
-    {                                                                                                        \
-        struct type *entry;                                                                                  \
-        do                                                                                                   \
-            entry = vt_real(name)(dir);                                                                      \
-        while (entry && may_be_hidden(entry->d_name) && fd_lists_own(dirfd(dir)));                           \
-        return entry;                                                                                        \
+#define READDIR_FUNCTION(name, type)                                                                                           \
+    VT_EXPORT struct type *name(DIR *dir)                                                                                      \
+    {                                                                                                                          \
+        struct type *entry;                                                                                                    \
+        do                                                                                                                     \
+            entry = vt_real(name)(dir);                                                                                        \
+        while (entry && may_be_hidden(entry->d_name) && fd_lists_own(dirfd(dir)));                                             \
+        return entry;                                                                                                          \
     }
 READDIR_FUNCTION(readdir, dirent)
 READDIR_FUNCTION(readdir64, dirent64)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#define READDIR_R_FUNCTION(name, type)                                                                       \
-    VT_EXPORT int name(DIR *dir, struct type *entry, struct type **result)                                   \
-    {                                                                                                        \
-        int ret;                                                                                             \
-        do                                                                                                   \
-            ret = vt_real(name)(dir, entry, result);                                                         \
-        while (ret == 0 && *result && may_be_hidden(entry->d_name) && fd_lists_own(dirfd(dir)));             \
-        return ret;                                                                                          \
+#define READDIR_R_FUNCTION(name, type)                                                                                         \
+    VT_EXPORT int name(DIR *dir, struct type *entry, struct type **result)                                                     \
+    {                                                                                                                          \
+        int ret;                                                                                                               \
+        do                                                                                                                     \
+            ret = vt_real(name)(dir, entry, result);                                                                           \
+        while (ret == 0 && *result && may_be_hidden(entry->d_name) && fd_lists_own(dirfd(dir)));                               \
+        return ret;                                                                                                            \
     }
 READDIR_R_FUNCTION(readdir_r, dirent)
 READDIR_R_FUNCTION(readdir64_r, dirent64)
@@ -321,9 +312,7 @@ static long getdents_call(int fd, void *buffer, size_t size)
     long ret, kept;
     do {
         ret = vt_sys3(SYS_getdents64, fd, (long)buffer, (long)size);
-        kept = ret > 0 && atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) != INT_MAX
-                   ? weed(fd, buffer, ret)
-                   : ret;
+        kept = ret > 0 && atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) != INT_MAX ? weed(fd, buffer, ret) : ret;
     } while (kept == 0 && ret > 0); /* 0 would be the end */
     return kept;
 }
@@ -333,33 +322,30 @@ VT_EXPORT ssize_t getdents64(int fd, void *buffer, size_t size)
     return vt_on() ? vt_result(getdents_call(fd, buffer, size)) : vt_real(getdents64)(fd, buffer, size);
 }
 
-#define SCAN_FUNCTION(name, type, parameters, arguments, path)                                               \
-    VT_EXPORT int name parameters                                                                            \
-    {                                                                                                        \
-        int n = vt_real(name) arguments, kept = 0, own = -1;                                                 \
-        char real[PATH_MAX];                                                                                 \
-        for (int i = 0; i < n; i++) {                                                                        \
-            struct type *entry = (*list)[i];                                                                 \
-            if (own != 0 && may_be_hidden(entry->d_name) && (own = realpath(path, real) && lists_own(real))) \
-                free(entry);                                                                                 \
-            else                                                                                             \
-                (*list)[kept++] = entry;                                                                     \
-        }                                                                                                    \
-        return n < 0 ? n : kept;                                                                             \
+#define SCAN_FUNCTION(name, type, parameters, arguments, path)                                                                 \
+    VT_EXPORT int name parameters                                                                                              \
+    {                                                                                                                          \
+        int n = vt_real(name) arguments, kept = 0, own = -1;                                                                   \
+        char real[PATH_MAX];                                                                                                   \
+        for (int i = 0; i < n; i++) {                                                                                          \
+            struct type *entry = (*list)[i];                                                                                   \
+            if (own != 0 && may_be_hidden(entry->d_name) && (own = realpath(path, real) && lists_own(real)))                   \
+                free(entry);                                                                                                   \
+            else                                                                                                               \
+                (*list)[kept++] = entry;                                                                                       \
+        }                                                                                                                      \
+        return n < 0 ? n : kept;                                                                                               \
     }
 SCAN_FUNCTION(scandir, dirent,
-              (const char *restrict path, struct dirent ***restrict list,
-               int (*wanted)(const struct dirent *),
+              (const char *restrict path, struct dirent ***restrict list, int (*wanted)(const struct dirent *),
                int (*compare)(const struct dirent **, const struct dirent **)),
               (path, list, wanted, compare), path)
 SCAN_FUNCTION(scandir64, dirent64,
-              (const char *restrict path, struct dirent64 ***restrict list,
-               int (*wanted)(const struct dirent64 *),
+              (const char *restrict path, struct dirent64 ***restrict list, int (*wanted)(const struct dirent64 *),
                int (*compare)(const struct dirent64 **, const struct dirent64 **)),
               (path, list, wanted, compare), path)
 
-/* --- syscall()
- * ------------------------------------------------------------------------------------------------------- */
+/* --- syscall() -------------------------------------------------------------------------------------- */
 
 bool vt_hidden_call(long number, const long a[6], long *ret)
 {

@@ -37,8 +37,7 @@
 #define VT_IOPRIO_WHO_PROCESS 1
 #define VT_PIDFD_THREAD       O_EXCL
 
-/* --- threads by their ids
- * ------------------------------------------------------------------------------------------- */
+/* --- threads by their ids --------------------------------------------------------------------------- */
 
 static int named(pid_t id, struct vt_named *named, bool change)
 {
@@ -89,8 +88,7 @@ void vt_named_done(struct vt_named *n)
         vt_release();
 }
 
-/* --- what is inherited
- * ----------------------------------------------------------------------------------------------- */
+/* --- what is inherited ------------------------------------------------------------------------------ */
 
 bool vt_kernel_inherits(void)
 {
@@ -103,9 +101,8 @@ static bool same_answer(long number, pid_t keeper, long second, size_t size)
     char mine[1024] = {0}, theirs[1024] = {0};
     long a = number == SYS_getpriority ? vt_sys2(number, PRIO_PROCESS, 0)
                                        : vt_sys3(number, 0, second ? second : (long)mine, (long)mine),
-         b = number == SYS_getpriority
-                 ? vt_sys2(number, PRIO_PROCESS, keeper)
-                 : vt_sys3(number, keeper, second ? second : (long)theirs, (long)theirs);
+         b = number == SYS_getpriority ? vt_sys2(number, PRIO_PROCESS, keeper)
+                                       : vt_sys3(number, keeper, second ? second : (long)theirs, (long)theirs);
     return a == b && memcmp(mine, theirs, size) == 0;
 }
 
@@ -129,9 +126,7 @@ static void changed(long number)
         atomic_store_explicit(&t->bound_for_good, true, memory_order_relaxed);
 }
 
-/* --- calls
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------------------------ */
 
 static long call(long number, const long a[6])
 {
@@ -175,10 +170,8 @@ static bool is_so_already(long number, const long a[6], pid_t id)
     }
     case SYS_sched_setscheduler:
     case SYS_sched_setparam:
-        return a[number == SYS_sched_setparam ? 1 : 2] &&
-               vt_sys2(SYS_sched_getparam, id, (long)&param) == 0 &&
-               param.sched_priority ==
-                   ((struct sched_param *)a[number == SYS_sched_setparam ? 1 : 2])->sched_priority &&
+        return a[number == SYS_sched_setparam ? 1 : 2] && vt_sys2(SYS_sched_getparam, id, (long)&param) == 0 &&
+               param.sched_priority == ((struct sched_param *)a[number == SYS_sched_setparam ? 1 : 2])->sched_priority &&
                (number == SYS_sched_setparam || vt_sys1(SYS_sched_getscheduler, id) == (int)a[1]);
     case SYS_setpriority:
         return vt_sys2(SYS_getpriority, PRIO_PROCESS, id) == 20 - (int)a[2];
@@ -317,8 +310,7 @@ static bool clock_call(clockid_t clock, struct timespec *ts, long *ret)
 
 /* A timer on the clock of a thread, or whose signal goes to one: makes clock and event those that the kernel
  * knows, the event by a copy in *space. 0 or -errno; then *n is to be given back after the call. */
-static long timer_prepare(clockid_t *clock, const struct sigevent **event, struct sigevent *space,
-                          struct vt_named *n)
+static long timer_prepare(clockid_t *clock, const struct sigevent **event, struct sigevent *space, struct vt_named *n)
 {
     bool ours = false;
     struct vt_thread *t = of_clock(*clock, &ours);
@@ -333,8 +325,7 @@ static long timer_prepare(clockid_t *clock, const struct sigevent **event, struc
     }
     if (*clock == CLOCK_THREAD_CPUTIME_ID && !vt_bind())
         return -EAGAIN;
-    if (*event && (*event)->sigev_notify == SIGEV_THREAD_ID &&
-        (uint32_t)(*event)->_sigev_un._tid >= VT_TCB_TID_MIN) {
+    if (*event && (*event)->sigev_notify == SIGEV_THREAD_ID && (uint32_t)(*event)->_sigev_un._tid >= VT_TCB_TID_MIN) {
         long err = vt_named_to_change((*event)->_sigev_un._tid, n);
         if (err < 0)
             return err == -ESRCH ? -EINVAL : err;
@@ -371,9 +362,7 @@ static long usage_of_thread(struct rusage *usage)
     uint64_t ns = vt_cpu_time(vt_self);
     uint64_t user = (uint64_t)usage->ru_utime.tv_sec * 1000000 + (uint64_t)usage->ru_utime.tv_usec,
              system = (uint64_t)usage->ru_stime.tv_sec * 1000000 + (uint64_t)usage->ru_stime.tv_usec;
-    uint64_t us = ns / 1000,
-             in_system =
-                 user + system ? (uint64_t)((double)us * (double)system / (double)(user + system)) : 0;
+    uint64_t us = ns / 1000, in_system = user + system ? (uint64_t)((double)us * (double)system / (double)(user + system)) : 0;
     usage->ru_stime = (struct timeval){(time_t)(in_system / 1000000), (suseconds_t)(in_system % 1000000)};
     us -= in_system;
     usage->ru_utime = (struct timeval){(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
@@ -428,7 +417,7 @@ bool vt_kernel_call(long number, const long a[6], long *ret)
         policy_comes((int)a[1]);
     else if (number == SYS_sched_setattr)
         vt_park_realtime(); /* it may be; what the address says is for the kernel to find out */
-    if (!vt_sched.nplaces) /* there are no virtual threads */
+    if (!vt_sched.nplaces)  /* there are no virtual threads */
         return false;
     memcpy(b, a, sizeof b);
     switch (number) {
@@ -483,8 +472,7 @@ bool vt_kernel_call(long number, const long a[6], long *ret)
         *ret = change_self(number, a);
         return true;
     case SYS_seccomp:
-        if (a[0] > SECCOMP_SET_MODE_FILTER ||
-            (a[0] == SECCOMP_SET_MODE_FILTER && (a[1] & SECCOMP_FILTER_FLAG_TSYNC)))
+        if (a[0] > SECCOMP_SET_MODE_FILTER || (a[0] == SECCOMP_SET_MODE_FILTER && (a[1] & SECCOMP_FILTER_FLAG_TSYNC)))
             return false;
         *ret = change_self(number, a);
         return true;
@@ -539,8 +527,7 @@ bool vt_kernel_call(long number, const long a[6], long *ret)
     }
 }
 
-/* --- libc's names
- * ------------------------------------------------------------------------------------------------------ */
+/* --- libc's names ----------------------------------------------------------------------------------- */
 
 static long by_number(long number, long a, long b, long c)
 {
@@ -550,23 +537,21 @@ static long by_number(long number, long a, long b, long c)
 }
 
 /* Defines name as the system call of that name. */
-#define CALL(type, name, parameters, arguments, a, b, c)                                                     \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        if (!vt_on())                                                                                        \
-            return vt_real(name) arguments;                                                                  \
-        return (type)vt_result(by_number(SYS_##name, (long)(a), (long)(b), (long)(c)));                      \
+#define CALL(type, name, parameters, arguments, a, b, c)                                                                       \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        if (!vt_on())                                                                                                          \
+            return vt_real(name) arguments;                                                                                    \
+        return (type)vt_result(by_number(SYS_##name, (long)(a), (long)(b), (long)(c)));                                        \
     }
 
 CALL(int, sched_setaffinity, (pid_t id, size_t size, const cpu_set_t *set), (id, size, set), id, size, set)
-CALL(int, sched_setscheduler, (pid_t id, int policy, const struct sched_param *param), (id, policy, param),
-     id, policy, param)
+CALL(int, sched_setscheduler, (pid_t id, int policy, const struct sched_param *param), (id, policy, param), id, policy, param)
 CALL(int, sched_getscheduler, (pid_t id), (id), id, 0, 0)
 CALL(int, sched_setparam, (pid_t id, const struct sched_param *param), (id, param), id, param, 0)
 CALL(int, sched_getparam, (pid_t id, struct sched_param *param), (id, param), id, param, 0)
 CALL(int, sched_rr_get_interval, (pid_t id, struct timespec *ts), (id, ts), id, ts, 0)
-CALL(int, setpriority, (__priority_which_t which, id_t id, int priority), (which, id, priority), which, id,
-     priority)
+CALL(int, setpriority, (__priority_which_t which, id_t id, int priority), (which, id, priority), which, id, priority)
 CALL(int, setns, (int fd, int kind), (fd, kind), fd, kind, 0)
 CALL(int, unshare, (int what), (what), what, 0, 0)
 CALL(int, setfsuid, (uid_t id), (id), id, 0, 0)
@@ -576,10 +561,10 @@ CALL(int, personality, (unsigned long persona), (persona), persona, 0, 0)
 /* libc declares them in no header. */
 int capset(struct __user_cap_header_struct *header, const struct __user_cap_data_struct *data);
 int capget(struct __user_cap_header_struct *header, struct __user_cap_data_struct *data);
-CALL(int, capset, (struct __user_cap_header_struct * header, const struct __user_cap_data_struct *data),
-     (header, data), header, data, 0)
-CALL(int, capget, (struct __user_cap_header_struct * header, struct __user_cap_data_struct *data),
-     (header, data), header, data, 0)
+CALL(int, capset, (struct __user_cap_header_struct * header, const struct __user_cap_data_struct *data), (header, data), header,
+     data, 0)
+CALL(int, capget, (struct __user_cap_header_struct * header, struct __user_cap_data_struct *data), (header, data), header, data,
+     0)
 
 /* glibc's since 2.41. */
 int sched_setattr(pid_t id, void *attr, unsigned flags);
@@ -589,16 +574,14 @@ VT_EXPORT int sched_setattr(pid_t id, void *attr, unsigned flags)
 {
     const long a[6] = {id, (long)attr, flags};
     long ret;
-    return (int)vt_result(vt_on() && vt_kernel_call(SYS_sched_setattr, a, &ret) ? ret
-                                                                                : call(SYS_sched_setattr, a));
+    return (int)vt_result(vt_on() && vt_kernel_call(SYS_sched_setattr, a, &ret) ? ret : call(SYS_sched_setattr, a));
 }
 
 VT_EXPORT int sched_getattr(pid_t id, void *attr, unsigned size, unsigned flags)
 {
     const long a[6] = {id, (long)attr, size, flags};
     long ret;
-    return (int)vt_result(vt_on() && vt_kernel_call(SYS_sched_getattr, a, &ret) ? ret
-                                                                                : call(SYS_sched_getattr, a));
+    return (int)vt_result(vt_on() && vt_kernel_call(SYS_sched_getattr, a, &ret) ? ret : call(SYS_sched_getattr, a));
 }
 
 /* The system call says how many bytes it has written. */
@@ -673,8 +656,7 @@ VT_EXPORT int getrusage(__rusage_who_t who, struct rusage *usage)
     return (int)vt_result(usage_of_thread(usage));
 }
 
-/* --- by handle
- * -------------------------------------------------------------------------------------------------------- */
+/* --- by handle -------------------------------------------------------------------------------------- */
 
 /* The id of the virtual thread of this handle, or 0. */
 static pid_t id_of(pthread_t thread)

@@ -47,8 +47,7 @@ static bool fits(const char *path)
         return false;
     long n = vt_sys3(SYS_read, fd, (long)head, sizeof head);
     vt_sys1(SYS_close, fd);
-    return n == sizeof head && memcmp(head, ELFMAG, SELFMAG) == 0 && head[EI_CLASS] == ELFCLASS64 &&
-           head[18] == EM_X86_64;
+    return n == sizeof head && memcmp(head, ELFMAG, SELFMAG) == 0 && head[EI_CLASS] == ELFCLASS64 && head[18] == EM_X86_64;
 }
 
 /* Where the loader would find file for the object map: the first directory of its search path that has it.
@@ -85,8 +84,7 @@ int vt_dlopen(const char *file, int mode, void *caller, void **result)
     bool begun = vt_modules_begin();
     void *handle = NULL;
     if (file && *file && !strchr(file, '/') && (map = with_own_path(caller)) &&
-        !(handle = vt_real(dlopen)(file, (mode & ~RTLD_DEEPBIND) | RTLD_NOLOAD)) &&
-        search(map, file, path, sizeof path))
+        !(handle = vt_real(dlopen)(file, (mode & ~RTLD_DEEPBIND) | RTLD_NOLOAD)) && search(map, file, path, sizeof path))
         file = path;
     *result = vt_real(dlopen)(file, mode);
     if (handle)

@@ -59,16 +59,14 @@ VT_EXPORT int pthread_mutex_consistent(pthread_mutex_t *m)
 
 VT_EXPORT int pthread_mutex_setprioceiling(pthread_mutex_t *restrict m, int ceiling, int *restrict old)
 {
-    return vt_on() ? vt_mutex_setprioceiling(m, ceiling, old)
-                   : vt_real(pthread_mutex_setprioceiling)(m, ceiling, old);
+    return vt_on() ? vt_mutex_setprioceiling(m, ceiling, old) : vt_real(pthread_mutex_setprioceiling)(m, ceiling, old);
 }
 
 /* Names that programs built for glibc before 2.34 may import. */
 /* pthread.h makes its name another one for pthread_mutex_consistent. */
 VT_EXPORT int consistent_np(pthread_mutex_t *m) __asm__("pthread_mutex_consistent_np")
     __attribute__((alias("pthread_mutex_consistent"), copy(pthread_mutex_consistent)));
-VT_EXPORT int __pthread_mutex_lock(pthread_mutex_t *m)
-    __attribute__((alias("pthread_mutex_lock"), copy(pthread_mutex_lock)));
+VT_EXPORT int __pthread_mutex_lock(pthread_mutex_t *m) __attribute__((alias("pthread_mutex_lock"), copy(pthread_mutex_lock)));
 VT_EXPORT int __pthread_mutex_unlock(pthread_mutex_t *m)
     __attribute__((alias("pthread_mutex_unlock"), copy(pthread_mutex_unlock)));
 VT_EXPORT int __pthread_mutex_trylock(pthread_mutex_t *m)

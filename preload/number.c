@@ -37,8 +37,7 @@ static long by_select(const long a[6])
         t = (struct timespec){tv->tv_sec + tv->tv_usec / 1000000, tv->tv_usec % 1000000 * 1000};
     }
     uint64_t start = vt_now();
-    long ret =
-        vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], tv ? &t : NULL, NULL, 0);
+    long ret = vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], tv ? &t : NULL, NULL, 0);
     if (tv) {
         leave_rest(&t, start);
         *tv = (struct timeval){t.tv_sec, t.tv_nsec / 1000};
@@ -53,8 +52,8 @@ static long by_pselect6(const long a[6])
         size_t size;
     } none = {NULL, 0}, *mask = a[5] ? (struct mask *)a[5] : &none;
     uint64_t start = vt_now();
-    long ret = vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
-                               (struct timespec *)a[4], mask->set, mask->size);
+    long ret = vt_call_pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timespec *)a[4], mask->set,
+                               mask->size);
     leave_rest((struct timespec *)a[4], start);
     return ret;
 }
@@ -62,8 +61,7 @@ static long by_pselect6(const long a[6])
 static long by_ppoll(const long a[6])
 {
     uint64_t start = vt_now();
-    long ret = vt_call_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (struct timespec *)a[2], (sigset_t *)a[3],
-                             (size_t)a[4]);
+    long ret = vt_call_ppoll((struct pollfd *)a[0], (nfds_t)a[1], (struct timespec *)a[2], (sigset_t *)a[3], (size_t)a[4]);
     leave_rest((struct timespec *)a[2], start);
     return ret;
 }
@@ -108,8 +106,8 @@ static bool waiting(long number, const long a[6], long *ret)
     case SYS_pwritev:
         if (a[3] < 0)
             return false; /* not the current position, but an error */
-        *ret = number == SYS_preadv ? vt_call_preadv2(fd, buf, (int)a[2], a[3], 0)
-                                    : vt_call_pwritev2(fd, buf, (int)a[2], a[3], 0);
+        *ret =
+            number == SYS_preadv ? vt_call_preadv2(fd, buf, (int)a[2], a[3], 0) : vt_call_pwritev2(fd, buf, (int)a[2], a[3], 0);
         return true;
     case SYS_openat:
         *ret = vt_call_openat(fd, buf, (int)a[2], (mode_t)a[3]);
@@ -181,15 +179,13 @@ static bool waiting(long number, const long a[6], long *ret)
                                     number == SYS_epoll_pwait ? (size_t)a[5] : 0);
         return true;
     case SYS_epoll_pwait2:
-        *ret =
-            vt_call_epoll_pwait2(fd, buf, (int)a[2], (struct timespec *)a[3], (sigset_t *)a[4], (size_t)a[5]);
+        *ret = vt_call_epoll_pwait2(fd, buf, (int)a[2], (struct timespec *)a[3], (sigset_t *)a[4], (size_t)a[5]);
         return true;
     case SYS_nanosleep:
         *ret = vt_call_clock_nanosleep(CLOCK_MONOTONIC, 0, (struct timespec *)a[0], buf);
         return true;
     case SYS_clock_nanosleep:
-        *ret = vt_call_clock_nanosleep((clockid_t)a[0], (int)a[1], (struct timespec *)a[2],
-                                       (struct timespec *)a[3]);
+        *ret = vt_call_clock_nanosleep((clockid_t)a[0], (int)a[1], (struct timespec *)a[2], (struct timespec *)a[3]);
         return true;
     case SYS_wait4:
         *ret = vt_call_wait4((pid_t)a[0], buf, (int)a[2], (struct rusage *)a[3]);

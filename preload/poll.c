@@ -43,8 +43,7 @@ static const uint64_t *mask_of(const sigset_t *mask, uint64_t *bits)
 /* Whether a call that does not wait can be left to the kernel: it does not know what is pending for the thread alone. */
 static bool at_once(const struct timespec *timeout, const uint64_t *mask)
 {
-    return zero(timeout) &&
-           !(mask && (atomic_load_explicit(&vt_self->pending, memory_order_seq_cst) & ~*mask));
+    return zero(timeout) && !(mask && (atomic_load_explicit(&vt_self->pending, memory_order_seq_cst) & ~*mask));
 }
 
 /* --- poll ------------------------------------------------------------------------------------------- */
@@ -88,8 +87,7 @@ static long poll_once(struct pollfd *fds, nfds_t n, uint64_t deadline, unsigned 
     return vt_io_poll(fds, n, deadline, flags, mask);
 }
 
-long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
-                   size_t size)
+long vt_call_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
 {
     struct timespec left;
     uint64_t bits;
@@ -144,8 +142,7 @@ VT_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
     return poll(fds, n, timeout);
 }
 
-VT_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
-                          size_t size)
+VT_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
 {
     if (size / sizeof *fds < n)
         vt_real(__chk_fail)();
@@ -245,8 +242,8 @@ static long select_handed(void *arg, const uint64_t *mask)
         size_t size;
     } with = {mask, sizeof *mask};
     struct timespec left;
-    return vt_sys6(SYS_pselect6, s->n, (long)s->in, (long)s->out, (long)s->except,
-                   (long)vt_timespec_left(s->deadline, &left), (long)&with);
+    return vt_sys6(SYS_pselect6, s->n, (long)s->in, (long)s->out, (long)s->except, (long)vt_timespec_left(s->deadline, &left),
+                   (long)&with);
 }
 
 /* Waits for the members of the sets as fds, of which there are count. -EINTR as poll_once. */
@@ -268,8 +265,7 @@ static long select_once(const struct select *s, struct pollfd *fds, int count)
      * but ends every poll. */
     if (ret > 0 && !found)
         return vt_io_handed("select", select_handed, (void *)s, s->flags, s->mask);
-    return keep(s->in, fds, count, IN_SET) + keep(s->out, fds, count, OUT_SET) +
-           keep(s->except, fds, count, EXCEPT_SET);
+    return keep(s->in, fds, count, IN_SET) + keep(s->out, fds, count, OUT_SET) + keep(s->except, fds, count, EXCEPT_SET);
 }
 
 /* In a frame of its own, as large as it must be. */
@@ -298,18 +294,14 @@ static int as_large(int n)
     return n < table ? n : table;
 }
 
-long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
-                     const sigset_t *mask, size_t size)
+long vt_call_pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout, const sigset_t *mask,
+                     size_t size)
 {
     uint64_t bits;
     if (n < 0 || (timeout && !valid(timeout)) || (mask && size != sizeof bits))
         return -EINVAL;
-    struct select s = {.n = as_large(n),
-                       .in = in,
-                       .out = out,
-                       .except = except,
-                       .flags = VT_PARK_INTERRUPTIBLE,
-                       .mask = mask_of(mask, &bits)};
+    struct select s = {
+        .n = as_large(n), .in = in, .out = out, .except = except, .flags = VT_PARK_INTERRUPTIBLE, .mask = mask_of(mask, &bits)};
     if (at_once(timeout, s.mask))
         return select_handed(&s, s.mask); /* a deadline of 0: it does not wait */
     s.deadline = deadline_of(timeout);
@@ -370,10 +362,10 @@ VT_EXPORT int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *
 struct turn {
     struct vt_undo undo; /* first */
     _Atomic uint16_t *leader;
-    uint16_t tag;   /* what *leader is while one of this generation of the number leads */
+    uint16_t tag; /* what *leader is while one of this generation of the number leads */
     uint32_t bits;
     bool leads;
-    bool owes;      /* woken to lead, and has not yet */
+    bool owes; /* woken to lead, and has not yet */
 };
 
 static void turn_undo(struct vt_undo *undo);
@@ -398,8 +390,7 @@ static bool turn_take(struct turn *turn)
     uint16_t old = atomic_load_explicit(turn->leader, memory_order_relaxed);
     while (old != turn->tag) {
         /* One of an older generation leads nobody of this. */
-        if (atomic_compare_exchange_weak_explicit(turn->leader, &old, turn->tag, memory_order_seq_cst,
-                                                  memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(turn->leader, &old, turn->tag, memory_order_seq_cst, memory_order_relaxed)) {
             turn->leads = true;
             turn->owes = false;
             return true;
@@ -414,8 +405,7 @@ static void turn_end(struct turn *turn)
     if (!turn->leads && !turn->owes)
         return;
     if (turn->leads)
-        atomic_compare_exchange_strong_explicit(turn->leader, &mine, 0, memory_order_seq_cst,
-                                                memory_order_relaxed);
+        atomic_compare_exchange_strong_explicit(turn->leader, &mine, 0, memory_order_seq_cst, memory_order_relaxed);
     turn->leads = turn->owes = false;
     vt_unpark(turn->leader, 1, turn->bits);
 }
@@ -434,8 +424,7 @@ static int32_t turn_wait(struct turn *turn, int fd, uint64_t deadline, unsigned 
     if (turn->leads || turn_take(turn))
         return vt_io_ready(fd, POLLIN, deadline, flags);
     turn->owes = false;
-    int err = vt_park_on(turn->leader, turn_taken, NULL, turn, deadline, turn->bits,
-                         flags | VT_PARK_FOR(VT_WAIT_READY));
+    int err = vt_park_on(turn->leader, turn_taken, NULL, turn, deadline, turn->bits, flags | VT_PARK_FOR(VT_WAIT_READY));
     turn->owes = err == 0;
     return err == 0 || err == EAGAIN ? 1 : -err;
 }
@@ -450,7 +439,8 @@ static long epoll_gone(uint64_t deadline, unsigned flags)
     }
 }
 
-static long epoll_until(int fd, struct epoll_event *events, int max, uint64_t deadline, const uint64_t *during, struct turn *turn)
+static long epoll_until(int fd, struct epoll_event *events, int max, uint64_t deadline, const uint64_t *during,
+                        struct turn *turn)
 {
     unsigned flags = VT_PARK_INTERRUPTIBLE, generation = vt_fd_generation(fd);
     bool first = max <= 0 || during || vt_fd_try_first(fd, VT_FD_POLLS);
@@ -491,8 +481,8 @@ static long epoll_until(int fd, struct epoll_event *events, int max, uint64_t de
     }
 }
 
-long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
-                          const sigset_t *mask, size_t size)
+long vt_call_epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask,
+                          size_t size)
 {
     uint64_t bits;
     if (timeout && !valid(timeout))
@@ -526,12 +516,10 @@ VT_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int max, int timeo
     }
     vt_cancel_point();
     struct timespec t = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    return (int)vt_result(
-        vt_call_epoll_pwait2(fd, events, max, timeout < 0 ? NULL : &t, mask, mask ? sizeof(uint64_t) : 0));
+    return (int)vt_result(vt_call_epoll_pwait2(fd, events, max, timeout < 0 ? NULL : &t, mask, mask ? sizeof(uint64_t) : 0));
 }
 
-VT_EXPORT int epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout,
-                           const sigset_t *mask)
+VT_EXPORT int epoll_pwait2(int fd, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask)
 {
     if (!vt_on() || !vt_is_virtual()) {
         vt_signal_waits_with(mask);

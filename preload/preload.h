@@ -16,8 +16,8 @@ enum vt_mode {
 
 /* The oldest glibc, 2.N, that the library runs with. */
 #define VT_GLIBC_MINOR 34
-#define VT_TEXT_(x) #x
-#define VT_TEXT(x)  VT_TEXT_(x)
+#define VT_TEXT_(x)    #x
+#define VT_TEXT(x)     VT_TEXT_(x)
 
 extern _Atomic int vt_mode;
 

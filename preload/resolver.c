@@ -40,18 +40,17 @@ static void lookup_end(struct vt_lookup *l, uint64_t start)
     atomic_store_explicit(&l->slow, vt_now() - start > LONG_NS, memory_order_relaxed);
 }
 
-#define HANDED_IF_SLOW(type, name, parameters, arguments)                                                    \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        static struct vt_lookup lookup;                                                                      \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return vt_real(name) arguments;                                                                  \
-        vt_cancel_point();                                                                                   \
-        uint64_t start = vt_now();                                                                           \
-        type ret =                                                                                           \
-            lookup_begin(&lookup) ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments;     \
-        lookup_end(&lookup, start);                                                                          \
-        return ret;                                                                                          \
+#define HANDED_IF_SLOW(type, name, parameters, arguments)                                                                      \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        static struct vt_lookup lookup;                                                                                        \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return vt_real(name) arguments;                                                                                    \
+        vt_cancel_point();                                                                                                     \
+        uint64_t start = vt_now();                                                                                             \
+        type ret = lookup_begin(&lookup) ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments;                \
+        lookup_end(&lookup, start);                                                                                            \
+        return ret;                                                                                                            \
     }
 
 /* An address in figures, or none: nobody is asked. What else libc takes for one is handed over. */
@@ -67,8 +66,8 @@ static bool is_number(const char *service)
     return !service || service[strspn(service, "0123456789")] == 0;
 }
 
-VT_EXPORT int getaddrinfo(const char *restrict node, const char *restrict service,
-                          const struct addrinfo *restrict hints, struct addrinfo **restrict result)
+VT_EXPORT int getaddrinfo(const char *restrict node, const char *restrict service, const struct addrinfo *restrict hints,
+                          struct addrinfo **restrict result)
 {
     int flags = hints ? hints->ai_flags : 0;
     if (!vt_on() || !vt_is_virtual())
@@ -81,8 +80,8 @@ VT_EXPORT int getaddrinfo(const char *restrict node, const char *restrict servic
     return VT_HANDED("getaddrinfo", vt_real(getaddrinfo)(node, service, hints, result));
 }
 
-VT_EXPORT int getnameinfo(const struct sockaddr *restrict addr, socklen_t length, char *restrict host,
-                          socklen_t host_length, char *restrict service, socklen_t service_length, int flags)
+VT_EXPORT int getnameinfo(const struct sockaddr *restrict addr, socklen_t length, char *restrict host, socklen_t host_length,
+                          char *restrict service, socklen_t service_length, int flags)
 {
     if (!vt_on() || !vt_is_virtual())
         return vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags);
@@ -92,30 +91,27 @@ VT_EXPORT int getnameinfo(const struct sockaddr *restrict addr, socklen_t length
     /* Figures made into text: a server does so for each connection. */
     if (!ask_host && !ask_service)
         return vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags);
-    return VT_HANDED("getnameinfo",
-                     vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags));
+    return VT_HANDED("getnameinfo", vt_real(getnameinfo)(addr, length, host, host_length, service, service_length, flags));
 }
 
 HANDED(int, getaddrinfo_a, (int mode, struct gaicb *list[restrict], int n, struct sigevent *restrict event),
        (mode, list, n, event))
-HANDED(int, gai_suspend, (const struct gaicb *const list[], int n, const struct timespec *timeout),
-       (list, n, timeout))
+HANDED(int, gai_suspend, (const struct gaicb *const list[], int n, const struct timespec *timeout), (list, n, timeout))
 
 HANDED(struct hostent *, gethostbyname, (const char *name), (name))
 HANDED(struct hostent *, gethostbyname2, (const char *name, int family), (name, family))
-HANDED(struct hostent *, gethostbyaddr, (const void *addr, socklen_t length, int family),
-       (addr, length, family))
+HANDED(struct hostent *, gethostbyaddr, (const void *addr, socklen_t length, int family), (addr, length, family))
 HANDED(int, gethostbyname_r,
        (const char *restrict name, struct hostent *restrict entry, char *restrict buf, size_t size,
         struct hostent **restrict result, int *restrict error),
        (name, entry, buf, size, result, error))
 HANDED(int, gethostbyname2_r,
-       (const char *restrict name, int family, struct hostent *restrict entry, char *restrict buf,
-        size_t size, struct hostent **restrict result, int *restrict error),
+       (const char *restrict name, int family, struct hostent *restrict entry, char *restrict buf, size_t size,
+        struct hostent **restrict result, int *restrict error),
        (name, family, entry, buf, size, result, error))
 HANDED(int, gethostbyaddr_r,
-       (const void *restrict addr, socklen_t length, int family, struct hostent *restrict entry,
-        char *restrict buf, size_t size, struct hostent **restrict result, int *restrict error),
+       (const void *restrict addr, socklen_t length, int family, struct hostent *restrict entry, char *restrict buf,
+        size_t size, struct hostent **restrict result, int *restrict error),
        (addr, length, family, entry, buf, size, result, error))
 HANDED_IF_SLOW(struct hostent *, gethostent, (void), ())
 HANDED_IF_SLOW(int, gethostent_r,
@@ -137,21 +133,16 @@ HANDED_IF_SLOW(int, getprotoent_r,
                (entry, buf, size, result))
 HANDED_IF_SLOW(struct rpcent *, getrpcbyname, (const char *name), (name))
 HANDED_IF_SLOW(struct rpcent *, getrpcbynumber, (int number), (number))
-HANDED_IF_SLOW(int, getrpcbyname_r,
-               (const char *name, struct rpcent *entry, char *buf, size_t size, struct rpcent **result),
+HANDED_IF_SLOW(int, getrpcbyname_r, (const char *name, struct rpcent *entry, char *buf, size_t size, struct rpcent **result),
                (name, entry, buf, size, result))
-HANDED_IF_SLOW(int, getrpcbynumber_r,
-               (int number, struct rpcent *entry, char *buf, size_t size, struct rpcent **result),
+HANDED_IF_SLOW(int, getrpcbynumber_r, (int number, struct rpcent *entry, char *buf, size_t size, struct rpcent **result),
                (number, entry, buf, size, result))
 HANDED_IF_SLOW(struct spwd *, getspent, (void), ())
-HANDED_IF_SLOW(int, getspent_r, (struct spwd *entry, char *buf, size_t size, struct spwd **result),
-               (entry, buf, size, result))
+HANDED_IF_SLOW(int, getspent_r, (struct spwd * entry, char *buf, size_t size, struct spwd **result), (entry, buf, size, result))
 HANDED_IF_SLOW(int, setnetgrent, (const char *group), (group))
-HANDED_IF_SLOW(int, getnetgrent, (char **restrict host, char **restrict user, char **restrict domain),
-               (host, user, domain))
+HANDED_IF_SLOW(int, getnetgrent, (char **restrict host, char **restrict user, char **restrict domain), (host, user, domain))
 HANDED_IF_SLOW(int, getnetgrent_r,
-               (char **restrict host, char **restrict user, char **restrict domain, char *restrict buf,
-                size_t size),
+               (char **restrict host, char **restrict user, char **restrict domain, char *restrict buf, size_t size),
                (host, user, domain, buf, size))
 HANDED_IF_SLOW(struct aliasent *, getaliasbyname, (const char *name), (name))
 HANDED_IF_SLOW(int, getaliasbyname_r,
@@ -178,12 +169,12 @@ HANDED_IF_SLOW(int, innetgr, (const char *group, const char *host, const char *u
 HANDED_IF_SLOW(struct servent *, getservbyname, (const char *name, const char *protocol), (name, protocol))
 HANDED_IF_SLOW(struct servent *, getservbyport, (int port, const char *protocol), (port, protocol))
 HANDED_IF_SLOW(int, getservbyname_r,
-               (const char *restrict name, const char *restrict protocol, struct servent *restrict entry,
-                char *restrict buf, size_t size, struct servent **restrict result),
+               (const char *restrict name, const char *restrict protocol, struct servent *restrict entry, char *restrict buf,
+                size_t size, struct servent **restrict result),
                (name, protocol, entry, buf, size, result))
 HANDED_IF_SLOW(int, getservbyport_r,
-               (int port, const char *restrict protocol, struct servent *restrict entry, char *restrict buf,
-                size_t size, struct servent **restrict result),
+               (int port, const char *restrict protocol, struct servent *restrict entry, char *restrict buf, size_t size,
+                struct servent **restrict result),
                (port, protocol, entry, buf, size, result))
 HANDED_IF_SLOW(struct protoent *, getprotobyname, (const char *name), (name))
 HANDED_IF_SLOW(struct protoent *, getprotobynumber, (int number), (number))
@@ -204,12 +195,10 @@ HANDED_IF_SLOW(int, getpwnam_r,
                 struct passwd **restrict result),
                (name, entry, buf, size, result))
 HANDED_IF_SLOW(int, getpwuid_r,
-               (uid_t id, struct passwd *restrict entry, char *restrict buf, size_t size,
-                struct passwd **restrict result),
+               (uid_t id, struct passwd *restrict entry, char *restrict buf, size_t size, struct passwd **restrict result),
                (id, entry, buf, size, result))
 HANDED_IF_SLOW(int, getpwent_r,
-               (struct passwd *restrict entry, char *restrict buf, size_t size,
-                struct passwd **restrict result),
+               (struct passwd *restrict entry, char *restrict buf, size_t size, struct passwd **restrict result),
                (entry, buf, size, result))
 HANDED_IF_SLOW(struct group *, getgrnam, (const char *name), (name))
 HANDED_IF_SLOW(struct group *, getgrgid, (gid_t id), (id))
@@ -219,15 +208,11 @@ HANDED_IF_SLOW(int, getgrnam_r,
                 struct group **restrict result),
                (name, entry, buf, size, result))
 HANDED_IF_SLOW(int, getgrgid_r,
-               (gid_t id, struct group *restrict entry, char *restrict buf, size_t size,
-                struct group **restrict result),
+               (gid_t id, struct group *restrict entry, char *restrict buf, size_t size, struct group **restrict result),
                (id, entry, buf, size, result))
-HANDED_IF_SLOW(int, getgrent_r,
-               (struct group *restrict entry, char *restrict buf, size_t size,
-                struct group **restrict result),
+HANDED_IF_SLOW(int, getgrent_r, (struct group *restrict entry, char *restrict buf, size_t size, struct group **restrict result),
                (entry, buf, size, result))
-HANDED_IF_SLOW(int, getgrouplist, (const char *user, gid_t group, gid_t *groups, int *n),
-               (user, group, groups, n))
+HANDED_IF_SLOW(int, getgrouplist, (const char *user, gid_t group, gid_t *groups, int *n), (user, group, groups, n))
 HANDED_IF_SLOW(int, initgroups, (const char *user, gid_t group), (user, group))
 HANDED_IF_SLOW(struct spwd *, getspnam, (const char *name), (name))
 HANDED_IF_SLOW(int, getspnam_r,
@@ -247,34 +232,25 @@ HANDED_IF_SLOW(int, getspnam_r,
 #undef res_init
 #undef res_ninit
 
-#define RESOLVER(type, name, parameters, arguments)                                                          \
-    type name parameters;                                                                                    \
-    type __##name parameters;                                                                                \
-    HANDED(type, name, parameters, arguments)                                                                \
+#define RESOLVER(type, name, parameters, arguments)                                                                            \
+    type name parameters;                                                                                                      \
+    type __##name parameters;                                                                                                  \
+    HANDED(type, name, parameters, arguments)                                                                                  \
     HANDED(type, __##name, parameters, arguments)
 
-RESOLVER(int, res_nquery,
-         (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
+RESOLVER(int, res_nquery, (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
          (state, name, class, type, buf, size))
-RESOLVER(int, res_nsearch,
-         (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
+RESOLVER(int, res_nsearch, (res_state state, const char *name, int class, int type, unsigned char *buf, int size),
          (state, name, class, type, buf, size))
 RESOLVER(int, res_nquerydomain,
-         (res_state state, const char *name, const char *domain, int class, int type, unsigned char *buf,
-          int size),
+         (res_state state, const char *name, const char *domain, int class, int type, unsigned char *buf, int size),
          (state, name, domain, class, type, buf, size))
-RESOLVER(int, res_nsend,
-         (res_state state, const unsigned char *msg, int length, unsigned char *buf, int size),
+RESOLVER(int, res_nsend, (res_state state, const unsigned char *msg, int length, unsigned char *buf, int size),
          (state, msg, length, buf, size))
-RESOLVER(int, res_query, (const char *name, int class, int type, unsigned char *buf, int size),
-         (name, class, type, buf, size))
-RESOLVER(int, res_search, (const char *name, int class, int type, unsigned char *buf, int size),
-         (name, class, type, buf, size))
-RESOLVER(int, res_querydomain,
-         (const char *name, const char *domain, int class, int type, unsigned char *buf, int size),
+RESOLVER(int, res_query, (const char *name, int class, int type, unsigned char *buf, int size), (name, class, type, buf, size))
+RESOLVER(int, res_search, (const char *name, int class, int type, unsigned char *buf, int size), (name, class, type, buf, size))
+RESOLVER(int, res_querydomain, (const char *name, const char *domain, int class, int type, unsigned char *buf, int size),
          (name, domain, class, type, buf, size))
-RESOLVER(int, res_send, (const unsigned char *msg, int length, unsigned char *buf, int size),
-         (msg, length, buf, size))
+RESOLVER(int, res_send, (const unsigned char *msg, int length, unsigned char *buf, int size), (msg, length, buf, size))
 
-HANDED(int, wordexp, (const char *restrict words, wordexp_t *restrict result, int flags),
-       (words, result, flags))
+HANDED(int, wordexp, (const char *restrict words, wordexp_t *restrict result, int flags), (words, result, flags))

@@ -32,8 +32,7 @@ __attribute__((noinline)) void vt_cancel_now(void)
 
 __attribute__((noinline)) bool vt_io_interrupted(unsigned *flags)
 {
-    if (!(*flags & VT_PARK_CANCELLABLE) ||
-        !(atomic_load_explicit(&vt_self->interrupt, memory_order_acquire) & VT_CANCELLED))
+    if (!(*flags & VT_PARK_CANCELLABLE) || !(atomic_load_explicit(&vt_self->interrupt, memory_order_acquire) & VT_CANCELLED))
         return true; /* a handler */
     vt_cancel_now();
     *flags &= ~(unsigned)VT_PARK_CANCELLABLE; /* it is disabled */
@@ -238,8 +237,8 @@ long vt_out_wait(struct vt_out *out, long done)
         if (socket)
             out_link(out);
         bool nudged = out->shutdowns != vt_shutdowns;
-        int32_t events = nudged ? -EINTR
-                                : vt_io_ready_unless(out->fd, POLLOUT, out->deadline, flags, socket ? &out->nudged : NULL);
+        int32_t events =
+            nudged ? -EINTR : vt_io_ready_unless(out->fd, POLLOUT, out->deadline, flags, socket ? &out->nudged : NULL);
         if (socket)
             out_unlink(out);
         if (events == -EPERM || (socket && events == -EAGAIN))
@@ -372,8 +371,8 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
         ret = vt_out_wait(&out, done);
         if (ret == VT_RETRY) {
             struct iovec rest = {(char *)iov->iov_base + begun, iov->iov_len - begun};
-            ret = VT_HANDED_POINT("write", begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1)
-                                                : vt_sys3(SYS_writev, fd, (long)iov, count));
+            ret = VT_HANDED_POINT("write",
+                                  begun ? vt_sys3(SYS_writev, fd, (long)&rest, 1) : vt_sys3(SYS_writev, fd, (long)iov, count));
             if (ret < 0)
                 return done ? done : ret;
             done += ret;
@@ -393,21 +392,21 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
  * lately, or is known to each time, the place is handed over; else the monitor does that, by which it is noticed. */
 #define FILE_QUICK_NS UINT64_C(50000)
 
-#define FILE_CALL(what, fd, call)                                                                            \
-    __extension__({                                                                                          \
-        long ret_;                                                                                           \
-        if (vt_fd_bits(fd) & VT_FD_PIECEMEAL) {                                                              \
-            uint64_t start_ = 0, took_ = 0;                                                                  \
-            ret_ = VT_HANDED_CALL(what, (start_ = vt_now(), ret_ = (call), took_ = vt_now() - start_, ret_)); \
-            if (took_ < FILE_QUICK_NS)                                                                       \
-                vt_fd_clear(fd, VT_FD_PIECEMEAL);                                                            \
-        } else {                                                                                             \
-            bool before_ = vt_handed_off();                                                                  \
-            ret_ = (call);                                                                                   \
-            if (__builtin_expect(!before_ && vt_handed_off(), 0))                                            \
-                vt_fd_set(fd, VT_FD_PIECEMEAL);                                                              \
-        }                                                                                                    \
-        ret_;                                                                                                \
+#define FILE_CALL(what, fd, call)                                                                                              \
+    __extension__({                                                                                                            \
+        long ret_;                                                                                                             \
+        if (vt_fd_bits(fd) & VT_FD_PIECEMEAL) {                                                                                \
+            uint64_t start_ = 0, took_ = 0;                                                                                    \
+            ret_ = VT_HANDED_CALL(what, (start_ = vt_now(), ret_ = (call), took_ = vt_now() - start_, ret_));                  \
+            if (took_ < FILE_QUICK_NS)                                                                                         \
+                vt_fd_clear(fd, VT_FD_PIECEMEAL);                                                                              \
+        } else {                                                                                                               \
+            bool before_ = vt_handed_off();                                                                                    \
+            ret_ = (call);                                                                                                     \
+            if (__builtin_expect(!before_ && vt_handed_off(), 0))                                                              \
+                vt_fd_set(fd, VT_FD_PIECEMEAL);                                                                                \
+        }                                                                                                                      \
+        ret_;                                                                                                                  \
     })
 
 /* Reads at the current position of a file, which move it on, and may take several calls here: one at a time for each
@@ -454,8 +453,7 @@ static void position_lock(struct position *p, int fd)
         return;
     p->begun = t->in_position = true;
     vt_undo_push(&p->undo, position_undo);
-    if (atomic_compare_exchange_strong_explicit(&positions[fd], &none, TAKEN, memory_order_acquire,
-                                                memory_order_relaxed)) {
+    if (atomic_compare_exchange_strong_explicit(&positions[fd], &none, TAKEN, memory_order_acquire, memory_order_relaxed)) {
         p->held = true;
         return;
     }
@@ -495,8 +493,7 @@ static long read_cold(int fd, void *buf, size_t n, off_t at)
         long ret;
         return vt_help(read_job, &job, &ret) ? ret : -EAGAIN;
     }
-    struct vt_io_req req = {
-        .opcode = IORING_OP_READ, .fd = fd, .addr = buf, .len = (uint32_t)n, .off = (uint64_t)at};
+    struct vt_io_req req = {.opcode = IORING_OP_READ, .fd = fd, .addr = buf, .len = (uint32_t)n, .off = (uint64_t)at};
     if (at >= 0)
         return vt_io_do(&req, VT_NEVER, 0); /* a file's read is not interrupted */
     /* The ring does not keep others from the position meanwhile, as read does (the kernel's f_pos_lock). So it only brings
@@ -602,14 +599,14 @@ static long file_readv_here(int fd, const struct iovec *iov, int count)
 /* --- the calls -------------------------------------------------------------------------------------- */
 
 /* The kernel's call, which waits here if it waits. Where it has a time limit a request's completion ends it with EINTR. */
-#define UNKNOWN_CALL(call)                                                                                   \
-    __extension__({                                                                                          \
-        long unknown_;                                                                                       \
-        do {                                                                                                 \
-            vt_wait_begins(vt_self);                                                                         \
-            unknown_ = (call);                                                                               \
-        } while (unknown_ == -EINTR && vt_handed_in_vain());                                                 \
-        unknown_;                                                                                            \
+#define UNKNOWN_CALL(call)                                                                                                     \
+    __extension__({                                                                                                            \
+        long unknown_;                                                                                                         \
+        do {                                                                                                                   \
+            vt_wait_begins(vt_self);                                                                                           \
+            unknown_ = (call);                                                                                                 \
+        } while (unknown_ == -EINTR && vt_handed_in_vain());                                                                   \
+        unknown_;                                                                                                              \
     })
 
 long vt_call_read(int fd, void *buf, size_t n)
@@ -735,10 +732,9 @@ long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset)
     if (vt_fd_kind(fd) != VT_FD_FILE)
         return vt_sys4(SYS_pwrite64, fd, (long)buf, (long)n, offset);
     /* The ring waits for the disk without a kernel thread where the page cache has no part in it. */
-    if ((vt_fd_bits(fd) & (VT_FD_DIRECT | VT_FD_PIECEMEAL)) == (VT_FD_DIRECT | VT_FD_PIECEMEAL) && vt_io_has_ring() &&
-        n > 0 && n <= VT_RW_MAX && offset >= 0 && within_limit(offset + (off_t)n)) {
-        struct vt_io_req req = {
-            .opcode = IORING_OP_WRITE, .fd = fd, .addr = buf, .len = (uint32_t)n, .off = (uint64_t)offset};
+    if ((vt_fd_bits(fd) & (VT_FD_DIRECT | VT_FD_PIECEMEAL)) == (VT_FD_DIRECT | VT_FD_PIECEMEAL) && vt_io_has_ring() && n > 0 &&
+        n <= VT_RW_MAX && offset >= 0 && within_limit(offset + (off_t)n)) {
+        struct vt_io_req req = {.opcode = IORING_OP_WRITE, .fd = fd, .addr = buf, .len = (uint32_t)n, .off = (uint64_t)offset};
         long ret = vt_io_do(&req, VT_NEVER, 0);
         if (ret != -EAGAIN)
             return ret;
@@ -783,36 +779,36 @@ long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, 
 
 /* --- the names -------------------------------------------------------------------------------------- */
 
-#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        if (vt_own_has(fd))                                                                                  \
-            return (type)vt_result(-EBADF);                                                                  \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return vt_real(name) arguments;                                                                  \
-        vt_cancel_point();                                                                                   \
-        return (type)vt_result(call arguments);                                                              \
+#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                                  \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        if (vt_own_has(fd))                                                                                                    \
+            return (type)vt_result(-EBADF);                                                                                    \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return vt_real(name) arguments;                                                                                    \
+        vt_cancel_point();                                                                                                     \
+        return (type)vt_result(call arguments);                                                                                \
     }
 
 /* Calls that read at the current position of a file. Who makes them as they are, a kernel or bound thread, must not come in
  * between the pieces of a virtual one's either. */
-#define VIRTUAL_READ(name, parameters, arguments, call)                                                      \
-    VT_EXPORT ssize_t name parameters                                                                        \
-    {                                                                                                        \
-        if (vt_own_has(fd))                                                                                  \
-            return vt_result(-EBADF);                                                                        \
-        if (!vt_on())                                                                                        \
-            return vt_real(name) arguments;                                                                  \
-        if (!vt_is_virtual()) {                                                                              \
-            struct position position = {.begun = false};                                                     \
-            if ((vt_fd_bits(fd) & VT_FD_KIND) == VT_FD_FILE)                                                 \
-                position_lock(&position, fd);                                                                \
-            ssize_t ret = vt_real(name) arguments;                                                           \
-            position_unlock(&position);                                                                      \
-            return ret;                                                                                      \
-        }                                                                                                    \
-        vt_cancel_point();                                                                                   \
-        return vt_result(call arguments);                                                                    \
+#define VIRTUAL_READ(name, parameters, arguments, call)                                                                        \
+    VT_EXPORT ssize_t name parameters                                                                                          \
+    {                                                                                                                          \
+        if (vt_own_has(fd))                                                                                                    \
+            return vt_result(-EBADF);                                                                                          \
+        if (!vt_on())                                                                                                          \
+            return vt_real(name) arguments;                                                                                    \
+        if (!vt_is_virtual()) {                                                                                                \
+            struct position position = {.begun = false};                                                                       \
+            if ((vt_fd_bits(fd) & VT_FD_KIND) == VT_FD_FILE)                                                                   \
+                position_lock(&position, fd);                                                                                  \
+            ssize_t ret = vt_real(name) arguments;                                                                             \
+            position_unlock(&position);                                                                                        \
+            return ret;                                                                                                        \
+        }                                                                                                                      \
+        vt_cancel_point();                                                                                                     \
+        return vt_result(call arguments);                                                                                      \
     }
 
 VIRTUAL_READ(read, (int fd, void *buf, size_t n), (fd, buf, n), vt_call_read)
@@ -824,8 +820,7 @@ VIRTUAL_CALL(ssize_t, writev, (int fd, const struct iovec *iov, int count), (fd,
 VIRTUAL_CALL(ssize_t, pread, (int fd, void *buf, size_t n, off_t offset), (fd, buf, n, offset), vt_call_pread)
 VT_ALIAS(pread, pread64);
 VT_ALIAS(pread, __pread64);
-VIRTUAL_CALL(ssize_t, pwrite, (int fd, const void *buf, size_t n, off_t offset), (fd, buf, n, offset),
-             vt_call_pwrite)
+VIRTUAL_CALL(ssize_t, pwrite, (int fd, const void *buf, size_t n, off_t offset), (fd, buf, n, offset), vt_call_pwrite)
 VT_ALIAS(pwrite, pwrite64);
 VT_ALIAS(pwrite, __pwrite64);
 VIRTUAL_CALL(ssize_t, preadv2, (int fd, const struct iovec *iov, int count, off_t offset, int flags),

@@ -20,24 +20,20 @@ VT_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *l)
 
 VT_EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *restrict l, const struct timespec *restrict until)
 {
-    return vt_on() ? vt_rwlock_rdlock(l, CLOCK_REALTIME, until)
-                   : vt_real(pthread_rwlock_timedrdlock)(l, until);
+    return vt_on() ? vt_rwlock_rdlock(l, CLOCK_REALTIME, until) : vt_real(pthread_rwlock_timedrdlock)(l, until);
 }
 
 VT_EXPORT int pthread_rwlock_timedwrlock(pthread_rwlock_t *restrict l, const struct timespec *restrict until)
 {
-    return vt_on() ? vt_rwlock_wrlock(l, CLOCK_REALTIME, until)
-                   : vt_real(pthread_rwlock_timedwrlock)(l, until);
+    return vt_on() ? vt_rwlock_wrlock(l, CLOCK_REALTIME, until) : vt_real(pthread_rwlock_timedwrlock)(l, until);
 }
 
-VT_EXPORT int pthread_rwlock_clockrdlock(pthread_rwlock_t *restrict l, clockid_t clock,
-                                         const struct timespec *restrict until)
+VT_EXPORT int pthread_rwlock_clockrdlock(pthread_rwlock_t *restrict l, clockid_t clock, const struct timespec *restrict until)
 {
     return vt_on() ? vt_rwlock_rdlock(l, clock, until) : vt_real(pthread_rwlock_clockrdlock)(l, clock, until);
 }
 
-VT_EXPORT int pthread_rwlock_clockwrlock(pthread_rwlock_t *restrict l, clockid_t clock,
-                                         const struct timespec *restrict until)
+VT_EXPORT int pthread_rwlock_clockwrlock(pthread_rwlock_t *restrict l, clockid_t clock, const struct timespec *restrict until)
 {
     return vt_on() ? vt_rwlock_wrlock(l, clock, until) : vt_real(pthread_rwlock_clockwrlock)(l, clock, until);
 }

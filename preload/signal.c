@@ -3,9 +3,9 @@
 #include "call.h"
 #include "catcher.h"
 #include "life.h"
+#include "place.h"
 #include "preload.h"
 #include "putoff.h"
-#include "place.h"
 #include "real.h"
 #include "start.h"
 #include "sys.h"
@@ -20,7 +20,7 @@
 
 struct handler {
     _Atomic(void *) function; /* NULL: the default */
-    _Atomic int flags; /* the program's */
+    _Atomic int flags;        /* the program's */
     _Atomic uint64_t mask;
     _Atomic bool used; /* the program has had a handler: the trampoline is the kernel's action */
 };
@@ -63,8 +63,7 @@ static void *take_function(struct handler *h, int flags)
 {
     void *function = atomic_load_explicit(&h->function, memory_order_acquire);
     while (function && (flags & SA_RESETHAND) &&
-           !atomic_compare_exchange_weak_explicit(&h->function, &function, NULL, memory_order_acq_rel,
-                                                  memory_order_acquire))
+           !atomic_compare_exchange_weak_explicit(&h->function, &function, NULL, memory_order_acq_rel, memory_order_acquire))
         ;
     return function;
 }
@@ -132,14 +131,15 @@ VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *
     void *old_function = atomic_load_explicit(&h->function, memory_order_relaxed);
     int old_flags = atomic_load_explicit(&h->flags, memory_order_relaxed);
     bool handles = act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN;
-    /* Back to the default: where there are virtual threads the trampoline stays, for a kick on its way may not end the program. */
+    /* Back to the default: where there are virtual threads the trampoline stays, for a kick on its way may not end the program.
+     */
     bool stays = act && act->sa_handler == SIG_DFL && vt_sched.nplaces &&
                  atomic_load_explicit(&h->used, memory_order_relaxed) && !default_is_harmless(sig);
     if (handles || stays) {
         ours = *act;
         ours.sa_sigaction = trampoline;
-        ours.sa_flags = stays ? SA_SIGINFO | SA_RESTART | SA_ONSTACK
-                              : (act->sa_flags | SA_SIGINFO) & (int)~(SA_NODEFER | SA_RESETHAND);
+        ours.sa_flags =
+            stays ? SA_SIGINFO | SA_RESTART | SA_ONSTACK : (act->sa_flags | SA_SIGINFO) & (int)~(SA_NODEFER | SA_RESETHAND);
         /* Before the kernel knows: a signal in between finds the new handler a little early. */
         atomic_store_explicit(&h->used, true, memory_order_relaxed);
         atomic_store_explicit(&h->flags, act->sa_flags, memory_order_relaxed);
@@ -180,8 +180,8 @@ static _Atomic uint64_t interrupting;
 
 VT_EXPORT void (*signal(int sig, void (*handler)(int)))(int)
 {
-    bool interrupts = sig >= 1 && sig <= 64 &&
-                      (atomic_load_explicit(&interrupting, memory_order_relaxed) >> (sig - 1) & 1) != 0;
+    bool interrupts =
+        sig >= 1 && sig <= 64 && (atomic_load_explicit(&interrupting, memory_order_relaxed) >> (sig - 1) & 1) != 0;
     return vt_on() ? set_handler(sig, handler, interrupts ? 0 : SA_RESTART) : vt_real(signal)(sig, handler);
 }
 
@@ -425,8 +425,8 @@ VT_EXPORT int setcontext(const ucontext_t *to)
     return vt_real(setcontext)(to);
 }
 
-/* libc keeps the mask that the kernel thread has, and sets the other one: until then what is pending has to wait. By a jump, not
- * a call: who goes on in this context may be another thread. */
+/* libc keeps the mask that the kernel thread has, and sets the other one: until then what is pending has to wait. By a jump,
+ * not a call: who goes on in this context may be another thread. */
 VT_EXPORT int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict to)
 {
     struct vt_thread *t = vt_self;

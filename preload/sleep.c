@@ -26,8 +26,7 @@ static long sleep_until(clockid_t clock, uint64_t deadline)
     }
 }
 
-long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
-                             struct timespec *remaining)
+long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
 {
     switch (clock) {
     case CLOCK_REALTIME:
@@ -36,8 +35,7 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
     case CLOCK_TAI:
         break;
     default: /* processor time, alarms, or an error */
-        return VT_HANDED_POINT("clock_nanosleep",
-                              vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
+        return VT_HANDED_POINT("clock_nanosleep", vt_sys4(SYS_clock_nanosleep, clock, flags, (long)request, (long)remaining));
     }
     if (!request || request->tv_sec < 0 || !vt_nsec_valid(request))
         return request ? -EINVAL : -EFAULT;
@@ -59,8 +57,7 @@ long vt_call_clock_nanosleep(clockid_t clock, int flags, const struct timespec *
     return sleep_until(clock, time);
 }
 
-VT_EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request,
-                              struct timespec *remaining)
+VT_EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *remaining)
 {
     if (!vt_on() || !vt_is_virtual())
         return vt_real(clock_nanosleep)(clock, flags, request, remaining);

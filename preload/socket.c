@@ -23,14 +23,12 @@ static bool is_stream(int fd)
 }
 
 /* Receives by the ring, with the sender's address. */
-static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr,
-                              socklen_t *length, uint64_t deadline, unsigned *vain)
+static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length,
+                              uint64_t deadline, unsigned *vain)
 {
     struct iovec iov = {buf, n};
-    struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr, .msg_namelen = length ? *length : 0};
-    struct vt_io_req req = {
-        .opcode = IORING_OP_RECVMSG, .fd = fd, .addr = &msg, .len = 1, .op_flags = (uint32_t)flags};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_name = addr, .msg_namelen = length ? *length : 0};
+    struct vt_io_req req = {.opcode = IORING_OP_RECVMSG, .fd = fd, .addr = &msg, .len = 1, .op_flags = (uint32_t)flags};
     long ret = vt_wait_in(fd, &req, deadline, vain);
     if (ret >= 0 && length)
         *length = msg.msg_namelen;
@@ -56,8 +54,7 @@ static size_t recv_least(int fd, size_t n, int flags)
 static long peek_all(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length)
 {
     for (;;) {
-        long ret = VT_HANDED_POINT(
-            "recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
+        long ret = VT_HANDED_POINT("recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
         /* Short at the end, for a handler, when the time is over; or because of our own requests. */
         if (ret <= 0 || (size_t)ret >= n || !vt_handed_in_vain() || vt_poll_now(fd, POLLRDHUP) ||
             vt_fd_deadline(fd, SO_RCVTIMEO) != VT_NEVER)
@@ -87,17 +84,14 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
         long ret = -EAGAIN;
         char *at = (char *)buf + done;
         if (first) {
-            ret = vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once | MSG_DONTWAIT, (long)addr,
-                          (long)length);
+            ret = vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once | MSG_DONTWAIT, (long)addr, (long)length);
             if (ret == -EAGAIN)
                 vt_fd_waited(fd, VT_FD_READS);
         }
         if (ret == -EAGAIN) {
             if (!asked) {
                 if (vt_fd_nonblocking(fd))
-                    return done ? (long)done
-                                : vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr,
-                                          (long)length);
+                    return done ? (long)done : vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length);
                 deadline = vt_fd_deadline_of(fd, SO_RCVTIMEO);
                 if (deadline == VT_FD_GONE || vt_fd_generation(fd) != generation) {
                     if (done)
@@ -111,11 +105,8 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
             if (addr) {
                 ret = recv_with_address(fd, at, n - done, once, addr, length, deadline, &vain);
             } else {
-                struct vt_io_req req = {.opcode = IORING_OP_RECV,
-                                        .fd = fd,
-                                        .addr = at,
-                                        .len = (uint32_t)(n - done),
-                                        .op_flags = (uint32_t)once};
+                struct vt_io_req req = {
+                    .opcode = IORING_OP_RECV, .fd = fd, .addr = at, .len = (uint32_t)(n - done), .op_flags = (uint32_t)once};
                 ret = vt_wait_in(fd, n ? &req : NULL, deadline, &vain);
             }
             if (ret == VT_RETRY) {
@@ -123,8 +114,8 @@ long vt_call_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
                 continue;
             }
             if (ret == VT_BLOCK)
-                ret = VT_HANDED_POINT("recv", vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once,
-                                                      (long)addr, (long)length));
+                ret = VT_HANDED_POINT("recv",
+                                      vt_sys6(SYS_recvfrom, fd, (long)at, (long)(n - done), once, (long)addr, (long)length));
         }
         if (ret <= 0)
             return done ? (long)done : ret;
@@ -224,8 +215,7 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
             }
             asked = true;
         }
-        struct vt_io_req req = {
-            .opcode = IORING_OP_RECVMSG, .fd = fd, .addr = msg, .len = 1, .op_flags = (uint32_t)flags};
+        struct vt_io_req req = {.opcode = IORING_OP_RECVMSG, .fd = fd, .addr = msg, .len = 1, .op_flags = (uint32_t)flags};
         long ret = vt_wait_in(fd, &req, deadline, &vain);
         if (ret == VT_BLOCK)
             return VT_HANDED_POINT("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
@@ -245,8 +235,7 @@ long vt_call_recvmsg(int fd, struct msghdr *msg, int flags)
 
 long vt_call_recvmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout)
 {
-    if ((flags & IN_AS_IS) || VT_AS_IS(fd) || count == 0 ||
-        (timeout && (timeout->tv_sec < 0 || !vt_nsec_valid(timeout))))
+    if ((flags & IN_AS_IS) || VT_AS_IS(fd) || count == 0 || (timeout && (timeout->tv_sec < 0 || !vt_nsec_valid(timeout))))
         return vt_sys6(SYS_recvmmsg, fd, (long)msgs, count, flags, (long)timeout, 0);
     if (count > 1024)
         count = 1024; /* as the kernel does */
@@ -293,8 +282,8 @@ static bool would_block(long ret)
 
 /* Sends the rest of one piece of which done bytes are out, in a transfer that has sent before bytes. Returns
  * the bytes of this piece that are out, or an error if before and they are 0. */
-static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags, const struct sockaddr *addr,
-                       socklen_t length, long before)
+static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length,
+                       long before)
 {
     size_t done = 0;
     if (n > VT_RW_MAX)
@@ -314,9 +303,8 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
             return some ? (long)done : ret;
         ret = vt_out_wait(out, some ? 1 : 0);
         if (ret == VT_RETRY) {
-            ret = VT_HANDED_POINT("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done),
-                                                 (long)(n - done), flags | (some ? MSG_NOSIGNAL : 0),
-                                                 (long)addr, length));
+            ret = VT_HANDED_POINT("send", vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done), (long)(n - done),
+                                                  flags | (some ? MSG_NOSIGNAL : 0), (long)addr, length));
             if (ret < 0)
                 return some ? (long)done : ret;
             done += (size_t)ret;
@@ -330,8 +318,7 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
     }
 }
 
-static long sendto_call(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
-                        socklen_t length)
+static long sendto_call(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
 {
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd))
         return vt_sys6(SYS_sendto, fd, (long)buf, (long)n, flags, (long)addr, length);
@@ -342,8 +329,7 @@ static long sendto_call(int fd, const void *buf, size_t n, int flags, const stru
     return send_piece(&out, buf, n, flags, addr, length, 0);
 }
 
-long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
-                    socklen_t length)
+long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
 {
     long ret = sendto_call(fd, buf, n, flags, addr, length);
     return ret == -EPIPE ? vt_broken_pipe() : ret;
@@ -365,8 +351,7 @@ static long send_rest(struct vt_out *out, const struct msghdr *msg, int flags, l
         size_t rest = iov->iov_len - begun;
         long ret;
         if (begun || rest >= 16384) {
-            ret = send_piece(out, (char *)iov->iov_base + begun, rest, flags, msg->msg_name, msg->msg_namelen,
-                             done);
+            ret = send_piece(out, (char *)iov->iov_base + begun, rest, flags, msg->msg_name, msg->msg_namelen, done);
             if (ret <= 0 || (size_t)ret < rest)
                 return done + (ret > 0 ? ret : 0);
         } else {
@@ -533,13 +518,13 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
 
 /* --- the names -------------------------------------------------------------------------------------- */
 
-#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        if (!vt_on() || !vt_is_virtual())                                                                    \
-            return vt_real(name) arguments;                                                                  \
-        vt_cancel_point();                                                                                   \
-        return (type)vt_result(call);                                                                        \
+#define VIRTUAL_CALL(type, name, parameters, arguments, call)                                                                  \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        if (!vt_on() || !vt_is_virtual())                                                                                      \
+            return vt_real(name) arguments;                                                                                    \
+        vt_cancel_point();                                                                                                     \
+        return (type)vt_result(call);                                                                                          \
     }
 
 VIRTUAL_CALL(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags),
@@ -549,21 +534,17 @@ VT_ALIAS(recv, __recv);
 /* glibc's headers give addresses as a union that C code converts to; the parameter is a pointer all the same.
  */
 VIRTUAL_CALL(ssize_t, recvfrom,
-             (int fd, void *restrict buf, size_t n, int flags, __SOCKADDR_ARG addr,
-              socklen_t *restrict length),
-             (fd, buf, n, flags, addr, length),
-             vt_call_recvfrom(fd, buf, n, flags, addr.__sockaddr__, length))
+             (int fd, void *restrict buf, size_t n, int flags, __SOCKADDR_ARG addr, socklen_t *restrict length),
+             (fd, buf, n, flags, addr, length), vt_call_recvfrom(fd, buf, n, flags, addr.__sockaddr__, length))
 VIRTUAL_CALL(int, connect, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t length), (fd, addr, length),
              vt_call_connect(fd, addr.__sockaddr__, length))
 VT_ALIAS(connect, __connect);
 VIRTUAL_CALL(ssize_t, send, (int fd, const void *buf, size_t n, int flags), (fd, buf, n, flags),
              vt_call_sendto(fd, buf, n, flags, NULL, 0))
 VT_ALIAS(send, __send);
-VIRTUAL_CALL(ssize_t, sendto,
-             (int fd, const void *buf, size_t n, int flags, __CONST_SOCKADDR_ARG addr, socklen_t length),
+VIRTUAL_CALL(ssize_t, sendto, (int fd, const void *buf, size_t n, int flags, __CONST_SOCKADDR_ARG addr, socklen_t length),
              (fd, buf, n, flags, addr, length), vt_call_sendto(fd, buf, n, flags, addr.__sockaddr__, length))
-VIRTUAL_CALL(int, recvmmsg,
-             (int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout),
+VIRTUAL_CALL(int, recvmmsg, (int fd, struct mmsghdr *msgs, unsigned count, int flags, struct timespec *timeout),
              (fd, msgs, count, flags, timeout), vt_call_recvmmsg(fd, msgs, count, flags, timeout))
 
 VT_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -594,8 +575,8 @@ VT_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
     return vt_result(vt_call_recvmsg(fd, msg, flags));
 }
 
-VIRTUAL_CALL(int, sendmmsg, (int fd, struct mmsghdr *msgs, unsigned count, int flags),
-             (fd, msgs, count, flags), vt_call_sendmmsg(fd, msgs, count, flags))
+VIRTUAL_CALL(int, sendmmsg, (int fd, struct mmsghdr *msgs, unsigned count, int flags), (fd, msgs, count, flags),
+             vt_call_sendmmsg(fd, msgs, count, flags))
 VT_ALIAS(sendmmsg, __sendmmsg);
 
 VT_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -605,8 +586,8 @@ VT_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags
     return recv(fd, buf, n, flags);
 }
 
-VT_EXPORT ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size, int flags,
-                                 __SOCKADDR_ARG addr, socklen_t *restrict length)
+VT_EXPORT ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size, int flags, __SOCKADDR_ARG addr,
+                                 socklen_t *restrict length)
 {
     if (n > size)
         vt_real(__chk_fail)();

@@ -14,8 +14,8 @@ static bool take(pthread_spinlock_t *lock)
 {
     uint32_t free = 1;
     /* Acquire, for what the last holder wrote. */
-    return vt_load(lock) == free && atomic_compare_exchange_strong_explicit(
-                                        vt_word(lock), &free, 0, memory_order_acquire, memory_order_relaxed);
+    return vt_load(lock) == free &&
+           atomic_compare_exchange_strong_explicit(vt_word(lock), &free, 0, memory_order_acquire, memory_order_relaxed);
 }
 
 /* Spins while the holder is likely to be running, then lets others go first, then sleeps, so that a holder
@@ -32,8 +32,7 @@ static __attribute__((noinline)) int wait_for(pthread_spinlock_t *lock)
         if (take(lock))
             return 0;
     }
-    for (uint64_t sleep = VT_SPIN_FIRST_SLEEP;;
-         sleep = sleep * 2 < VT_SPIN_LAST_SLEEP ? sleep * 2 : VT_SPIN_LAST_SLEEP) {
+    for (uint64_t sleep = VT_SPIN_FIRST_SLEEP;; sleep = sleep * 2 < VT_SPIN_LAST_SLEEP ? sleep * 2 : VT_SPIN_LAST_SLEEP) {
         vt_block(vt_now() + sleep);
         if (take(lock))
             return 0;

@@ -18,8 +18,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <gnu/libc-version.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,8 +108,7 @@ int vt_decide(void)
         char path[4096];
         vt_config_read();
         mode = VT_ON;
-        if (vt_config.disable ||
-            (vt_config.only && !listed(vt_config.only, executable_name(path, sizeof path))))
+        if (vt_config.disable || (vt_config.only && !listed(vt_config.only, executable_name(path, sizeof path))))
             mode = VT_OFF;
         if (mode == VT_ON && under_valgrind()) {
             vt_say("valgrind does not know virtual threads; the program runs on kernel threads");
@@ -144,9 +143,9 @@ static void last_thread(void)
     exit(0);
 }
 
-/* From now on every function is libc's own: its threads can be cancelled wherever they wait. The first thread is about to be made,
- * so nobody waits, and what has been locked is locked for libc too; but for rwlocks, and a condition that has been waited on
- * before is not as new. Therefore the constructor has looked at what it can. */
+/* From now on every function is libc's own: its threads can be cancelled wherever they wait. The first thread is about to be
+ * made, so nobody waits, and what has been locked is locked for libc too; but for rwlocks, and a condition that has been waited
+ * on before is not as new. Therefore the constructor has looked at what it can. */
 static void leave_alone(void)
 {
     atomic_store_explicit(&vt_mode, VT_OFF, memory_order_release);

@@ -83,8 +83,7 @@ static __attribute__((noinline)) enum way wait_ready(FILE *fp, short events, enu
         return then;
     if (vt_fd_nonblocking(fd))
         return DIRECT;
-    long ret =
-        vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
+    long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
     if (ret != -EINTR && ret != -EAGAIN)
         return then;
     fp->_flags |= ERR_SEEN;
@@ -196,31 +195,31 @@ static enum way before_wide_input(FILE *fp)
 }
 
 /* The body of a function on a stream: the way is looked for unless quick holds. */
-#define BODY(name, arguments, fp, quick, choose, failure)                                                    \
-    if (!vt_on() || !vt_is_virtual())                                                                        \
-        return vt_real(name) arguments;                                                                      \
-    wait_unlocked(fp);                                                                                       \
-    if (quick)                                                                                               \
-        return vt_real(name) arguments;                                                                      \
-    vt_cancel_point();                                                                                       \
-    enum way way_ = (choose);                                                                                \
-    if (way_ == FAILED)                                                                                      \
-        return failure;                                                                                      \
-    if (way_ == DIRECT)                                                                                      \
-        return vt_real(name) arguments;                                                                      \
-    uint64_t start_ = vt_now();                                                                              \
-    __auto_type ret_ = way_ == TIMED ? vt_real(name) arguments : VT_HANDED(#name, vt_real(name) arguments);  \
-    took(fp, start_);                                                                                        \
+#define BODY(name, arguments, fp, quick, choose, failure)                                                                      \
+    if (!vt_on() || !vt_is_virtual())                                                                                          \
+        return vt_real(name) arguments;                                                                                        \
+    wait_unlocked(fp);                                                                                                         \
+    if (quick)                                                                                                                 \
+        return vt_real(name) arguments;                                                                                        \
+    vt_cancel_point();                                                                                                         \
+    enum way way_ = (choose);                                                                                                  \
+    if (way_ == FAILED)                                                                                                        \
+        return failure;                                                                                                        \
+    if (way_ == DIRECT)                                                                                                        \
+        return vt_real(name) arguments;                                                                                        \
+    uint64_t start_ = vt_now();                                                                                                \
+    __auto_type ret_ = way_ == TIMED ? vt_real(name) arguments : VT_HANDED(#name, vt_real(name) arguments);                    \
+    took(fp, start_);                                                                                                          \
     return ret_;
 
-#define FUNCTION(type, name, parameters, arguments, fp, quick, choose, failure)                              \
-    type name parameters;                                                                                    \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        BODY(name, arguments, fp, quick, choose, failure)                                                    \
+#define FUNCTION(type, name, parameters, arguments, fp, quick, choose, failure)                                                \
+    type name parameters;                                                                                                      \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        BODY(name, arguments, fp, quick, choose, failure)                                                                      \
     }
 
-#define CHARACTER_IN(name, parameters, arguments, fp)                                                        \
+#define CHARACTER_IN(name, parameters, arguments, fp)                                                                          \
     FUNCTION(int, name, parameters, arguments, fp, has_byte(fp), before_input(fp, true), EOF)
 
 CHARACTER_IN(fgetc, (FILE * fp), (fp), fp)
@@ -235,9 +234,9 @@ CHARACTER_IN(__uflow, (FILE * fp), (fp), fp)
 CHARACTER_IN(__underflow, (FILE * fp), (fp), fp)
 FUNCTION(int, getw, (FILE * fp), (fp), fp, has(fp, sizeof(int)), before_input(fp, false), EOF)
 
-#define LINE_IN(name, parameters, arguments)                                                                 \
-    FUNCTION(char *, name, parameters, arguments, fp,                                                        \
-             n > 0 && (has(fp, (size_t)n - 1) || has_delimiter(fp, '\n')), before_input(fp, false), NULL)
+#define LINE_IN(name, parameters, arguments)                                                                                   \
+    FUNCTION(char *, name, parameters, arguments, fp, n > 0 && (has(fp, (size_t)n - 1) || has_delimiter(fp, '\n')),            \
+             before_input(fp, false), NULL)
 
 LINE_IN(fgets, (char *restrict buf, int n, FILE *restrict fp), (buf, n, fp))
 LINE_IN(_IO_fgets, (char *restrict buf, int n, FILE *restrict fp), (buf, n, fp))
@@ -245,14 +244,13 @@ LINE_IN(fgets_unlocked, (char *restrict buf, int n, FILE *restrict fp), (buf, n,
 LINE_IN(__fgets_chk, (char *restrict buf, size_t size, int n, FILE *restrict fp), (buf, size, n, fp))
 LINE_IN(__fgets_unlocked_chk, (char *restrict buf, size_t size, int n, FILE *restrict fp), (buf, size, n, fp))
 
-#define BLOCK_IN(name, parameters, arguments)                                                                \
+#define BLOCK_IN(name, parameters, arguments)                                                                                  \
     FUNCTION(size_t, name, parameters, arguments, fp, has(fp, size *n), before_input(fp, false), 0)
 
 BLOCK_IN(fread, (void *restrict buf, size_t size, size_t n, FILE *restrict fp), (buf, size, n, fp))
 BLOCK_IN(_IO_fread, (void *restrict buf, size_t size, size_t n, FILE *restrict fp), (buf, size, n, fp))
 BLOCK_IN(fread_unlocked, (void *restrict buf, size_t size, size_t n, FILE *restrict fp), (buf, size, n, fp))
-BLOCK_IN(__fread_chk, (void *restrict buf, size_t room, size_t size, size_t n, FILE *restrict fp),
-         (buf, room, size, n, fp))
+BLOCK_IN(__fread_chk, (void *restrict buf, size_t room, size_t size, size_t n, FILE *restrict fp), (buf, room, size, n, fp))
 BLOCK_IN(__fread_unlocked_chk, (void *restrict buf, size_t room, size_t size, size_t n, FILE *restrict fp),
          (buf, room, size, n, fp))
 
@@ -263,33 +261,31 @@ FUNCTION(ssize_t, getdelim, (char **restrict line, size_t *restrict n, int delim
 FUNCTION(ssize_t, __getdelim, (char **restrict line, size_t *restrict n, int delimiter, FILE *restrict fp),
          (line, n, delimiter, fp), fp, has_delimiter(fp, delimiter), before_input(fp, false), -1)
 
-FUNCTION(char *, gets, (char *buf), (buf), stdin, has_delimiter(stdin, '\n'), before_input(stdin, false),
-         NULL)
+FUNCTION(char *, gets, (char *buf), (buf), stdin, has_delimiter(stdin, '\n'), before_input(stdin, false), NULL)
 FUNCTION(char *, __gets_chk, (char *buf, size_t size), (buf, size), stdin, has_delimiter(stdin, '\n'),
          before_input(stdin, false), NULL)
 
 /* Variadic ones stand on libc's with a va_list. */
-#define VARIADIC(type, name, parameters, last, call)                                                         \
-    type name parameters;                                                                                    \
-    VT_EXPORT type name parameters                                                                           \
-    {                                                                                                        \
-        va_list list;                                                                                        \
-        va_start(list, last);                                                                                \
-        type ret = call;                                                                                     \
-        va_end(list);                                                                                        \
-        return ret;                                                                                          \
+#define VARIADIC(type, name, parameters, last, call)                                                                           \
+    type name parameters;                                                                                                      \
+    VT_EXPORT type name parameters                                                                                             \
+    {                                                                                                                          \
+        va_list list;                                                                                                          \
+        va_start(list, last);                                                                                                  \
+        type ret = call;                                                                                                       \
+        va_end(list);                                                                                                          \
+        return ret;                                                                                                            \
     }
 
-#define SCAN_FAMILY(vfscan, fscan, vscan, scan)                                                              \
-    FUNCTION(int, vfscan, (FILE *restrict fp, const char *restrict format, va_list list),                    \
-             (fp, format, list), fp, has_delimiter(fp, '\n'), before_input(fp, false), EOF)                  \
-    int vscan(const char *restrict format, va_list list);                                                    \
-    VT_EXPORT int vscan(const char *restrict format, va_list list)                                           \
-    {                                                                                                        \
-        return vfscan(stdin, format, list);                                                                  \
-    }                                                                                                        \
-    VARIADIC(int, fscan, (FILE *restrict fp, const char *restrict format, ...), format,                      \
-             vfscan(fp, format, list))                                                                       \
+#define SCAN_FAMILY(vfscan, fscan, vscan, scan)                                                                                \
+    FUNCTION(int, vfscan, (FILE *restrict fp, const char *restrict format, va_list list), (fp, format, list), fp,              \
+             has_delimiter(fp, '\n'), before_input(fp, false), EOF)                                                            \
+    int vscan(const char *restrict format, va_list list);                                                                      \
+    VT_EXPORT int vscan(const char *restrict format, va_list list)                                                             \
+    {                                                                                                                          \
+        return vfscan(stdin, format, list);                                                                                    \
+    }                                                                                                                          \
+    VARIADIC(int, fscan, (FILE *restrict fp, const char *restrict format, ...), format, vfscan(fp, format, list))              \
     VARIADIC(int, scan, (const char *restrict format, ...), format, vfscan(stdin, format, list))
 
 /* The plain names take %a as a flag, and <stdio.h> gives C99 programs the others by renaming the plain ones.
@@ -327,8 +323,7 @@ VT_EXPORT int plain_vscanf(const char *restrict format, va_list list)
     return plain_vfscanf(stdin, format, list);
 }
 
-VARIADIC(int, plain_fscanf, (FILE *restrict fp, const char *restrict format, ...), format,
-         plain_vfscanf(fp, format, list))
+VARIADIC(int, plain_fscanf, (FILE *restrict fp, const char *restrict format, ...), format, plain_vfscanf(fp, format, list))
 VARIADIC(int, plain_scanf, (const char *restrict format, ...), format, plain_vfscanf(stdin, format, list))
 
 SCAN_FAMILY(__isoc99_vfscanf, __isoc99_fscanf, __isoc99_vscanf, __isoc99_scanf)
@@ -340,27 +335,26 @@ FUNCTION(wint_t, getwchar, (void), (), stdin, false, before_wide_input(stdin), W
 FUNCTION(wint_t, fgetwc_unlocked, (FILE * fp), (fp), fp, false, before_wide_input(fp), WEOF)
 FUNCTION(wint_t, getwc_unlocked, (FILE * fp), (fp), fp, false, before_wide_input(fp), WEOF)
 FUNCTION(wint_t, getwchar_unlocked, (void), (), stdin, false, before_wide_input(stdin), WEOF)
-FUNCTION(wchar_t *, fgetws, (wchar_t *restrict buf, int n, FILE *restrict fp), (buf, n, fp), fp, false,
+FUNCTION(wchar_t *, fgetws, (wchar_t *restrict buf, int n, FILE *restrict fp), (buf, n, fp), fp, false, before_wide_input(fp),
+         NULL)
+FUNCTION(wchar_t *, fgetws_unlocked, (wchar_t *restrict buf, int n, FILE *restrict fp), (buf, n, fp), fp, false,
          before_wide_input(fp), NULL)
-FUNCTION(wchar_t *, fgetws_unlocked, (wchar_t *restrict buf, int n, FILE *restrict fp), (buf, n, fp), fp,
-         false, before_wide_input(fp), NULL)
-FUNCTION(wchar_t *, __fgetws_chk, (wchar_t *restrict buf, size_t size, int n, FILE *restrict fp),
-         (buf, size, n, fp), fp, false, before_wide_input(fp), NULL)
-FUNCTION(wchar_t *, __fgetws_unlocked_chk, (wchar_t *restrict buf, size_t size, int n, FILE *restrict fp),
-         (buf, size, n, fp), fp, false, before_wide_input(fp), NULL)
+FUNCTION(wchar_t *, __fgetws_chk, (wchar_t *restrict buf, size_t size, int n, FILE *restrict fp), (buf, size, n, fp), fp, false,
+         before_wide_input(fp), NULL)
+FUNCTION(wchar_t *, __fgetws_unlocked_chk, (wchar_t *restrict buf, size_t size, int n, FILE *restrict fp), (buf, size, n, fp),
+         fp, false, before_wide_input(fp), NULL)
 FUNCTION(wint_t, __wuflow, (FILE * fp), (fp), fp, false, before_wide_input(fp), WEOF)
 FUNCTION(wint_t, __wunderflow, (FILE * fp), (fp), fp, false, before_wide_input(fp), WEOF)
 
-#define WIDE_SCAN_FAMILY(vfwscan, fwscan, vwscan, wscan)                                                     \
-    FUNCTION(int, vfwscan, (FILE *restrict fp, const wchar_t *restrict format, va_list list),                \
-             (fp, format, list), fp, false, before_wide_input(fp), EOF)                                      \
-    int vwscan(const wchar_t *restrict format, va_list list);                                                \
-    VT_EXPORT int vwscan(const wchar_t *restrict format, va_list list)                                       \
-    {                                                                                                        \
-        return vfwscan(stdin, format, list);                                                                 \
-    }                                                                                                        \
-    VARIADIC(int, fwscan, (FILE *restrict fp, const wchar_t *restrict format, ...), format,                  \
-             vfwscan(fp, format, list))                                                                      \
+#define WIDE_SCAN_FAMILY(vfwscan, fwscan, vwscan, wscan)                                                                       \
+    FUNCTION(int, vfwscan, (FILE *restrict fp, const wchar_t *restrict format, va_list list), (fp, format, list), fp, false,   \
+             before_wide_input(fp), EOF)                                                                                       \
+    int vwscan(const wchar_t *restrict format, va_list list);                                                                  \
+    VT_EXPORT int vwscan(const wchar_t *restrict format, va_list list)                                                         \
+    {                                                                                                                          \
+        return vfwscan(stdin, format, list);                                                                                   \
+    }                                                                                                                          \
+    VARIADIC(int, fwscan, (FILE *restrict fp, const wchar_t *restrict format, ...), format, vfwscan(fp, format, list))         \
     VARIADIC(int, wscan, (const wchar_t *restrict format, ...), format, vfwscan(stdin, format, list))
 
 WIDE_SCAN_FAMILY(__isoc99_vfwscanf, __isoc99_fwscanf, __isoc99_vwscanf, __isoc99_wscanf)
@@ -393,7 +387,7 @@ static enum way before_flush(FILE *fp)
 /* What a formatted text may come to. */
 #define TEXT 512
 
-#define CHARACTER_OUT(name, parameters, arguments, fp)                                                       \
+#define CHARACTER_OUT(name, parameters, arguments, fp)                                                                         \
     FUNCTION(int, name, parameters, arguments, fp, room(fp, 1), before_output(fp, 1), EOF)
 
 CHARACTER_OUT(fputc, (int c, FILE *fp), (c, fp), fp)
@@ -407,9 +401,8 @@ CHARACTER_OUT(putchar_unlocked, (int c), (c), stdout)
 CHARACTER_OUT(__overflow, (FILE * fp, int c), (fp, c), fp)
 FUNCTION(int, putw, (int w, FILE *fp), (w, fp), fp, room(fp, sizeof w), before_output(fp, sizeof w), EOF)
 
-#define STRING_OUT(name, parameters, arguments, fp)                                                          \
-    FUNCTION(int, name, parameters, arguments, fp, room(fp, strlen(s) + 1),                                  \
-             before_output(fp, strlen(s) + 1), EOF)
+#define STRING_OUT(name, parameters, arguments, fp)                                                                            \
+    FUNCTION(int, name, parameters, arguments, fp, room(fp, strlen(s) + 1), before_output(fp, strlen(s) + 1), EOF)
 
 STRING_OUT(fputs, (const char *restrict s, FILE *restrict fp), (s, fp), fp)
 STRING_OUT(_IO_fputs, (const char *restrict s, FILE *restrict fp), (s, fp), fp)
@@ -417,42 +410,38 @@ STRING_OUT(fputs_unlocked, (const char *restrict s, FILE *restrict fp), (s, fp),
 STRING_OUT(puts, (const char *s), (s), stdout)
 STRING_OUT(_IO_puts, (const char *s), (s), stdout)
 
-#define BLOCK_OUT(name)                                                                                      \
-    FUNCTION(size_t, name, (const void *restrict buf, size_t size, size_t n, FILE *restrict fp),             \
-             (buf, size, n, fp), fp, room(fp, size *n), before_output(fp, size *n), 0)
+#define BLOCK_OUT(name)                                                                                                        \
+    FUNCTION(size_t, name, (const void *restrict buf, size_t size, size_t n, FILE *restrict fp), (buf, size, n, fp), fp,       \
+             room(fp, size *n), before_output(fp, size *n), 0)
 
 BLOCK_OUT(fwrite)
 BLOCK_OUT(_IO_fwrite)
 BLOCK_OUT(fwrite_unlocked)
 
-FUNCTION(int, vfprintf, (FILE *restrict fp, const char *restrict format, va_list list), (fp, format, list),
-         fp, room(fp, TEXT), before_output(fp, TEXT), -1)
-FUNCTION(int, _IO_vfprintf, (FILE *restrict fp, const char *restrict format, va_list list),
-         (fp, format, list), fp, room(fp, TEXT), before_output(fp, TEXT), -1)
-FUNCTION(int, vprintf, (const char *restrict format, va_list list), (format, list), stdout,
-         room(stdout, TEXT), before_output(stdout, TEXT), -1)
-VARIADIC(int, fprintf, (FILE *restrict fp, const char *restrict format, ...), format,
-         vfprintf(fp, format, list))
-VARIADIC(int, _IO_fprintf, (FILE *restrict fp, const char *restrict format, ...), format,
-         vfprintf(fp, format, list))
+FUNCTION(int, vfprintf, (FILE *restrict fp, const char *restrict format, va_list list), (fp, format, list), fp, room(fp, TEXT),
+         before_output(fp, TEXT), -1)
+FUNCTION(int, _IO_vfprintf, (FILE *restrict fp, const char *restrict format, va_list list), (fp, format, list), fp,
+         room(fp, TEXT), before_output(fp, TEXT), -1)
+FUNCTION(int, vprintf, (const char *restrict format, va_list list), (format, list), stdout, room(stdout, TEXT),
+         before_output(stdout, TEXT), -1)
+VARIADIC(int, fprintf, (FILE *restrict fp, const char *restrict format, ...), format, vfprintf(fp, format, list))
+VARIADIC(int, _IO_fprintf, (FILE *restrict fp, const char *restrict format, ...), format, vfprintf(fp, format, list))
 VARIADIC(int, printf, (const char *restrict format, ...), format, vfprintf(stdout, format, list))
 VARIADIC(int, _IO_printf, (const char *restrict format, ...), format, vfprintf(stdout, format, list))
 
 FUNCTION(int, __vfprintf_chk, (FILE *restrict fp, int flag, const char *restrict format, va_list list),
          (fp, flag, format, list), fp, room(fp, TEXT), before_output(fp, TEXT), -1)
-FUNCTION(int, __vprintf_chk, (int flag, const char *restrict format, va_list list), (flag, format, list),
-         stdout, room(stdout, TEXT), before_output(stdout, TEXT), -1)
+FUNCTION(int, __vprintf_chk, (int flag, const char *restrict format, va_list list), (flag, format, list), stdout,
+         room(stdout, TEXT), before_output(stdout, TEXT), -1)
 VARIADIC(int, __fprintf_chk, (FILE *restrict fp, int flag, const char *restrict format, ...), format,
          __vfprintf_chk(fp, flag, format, list))
-VARIADIC(int, __printf_chk, (int flag, const char *restrict format, ...), format,
-         __vfprintf_chk(stdout, flag, format, list))
+VARIADIC(int, __printf_chk, (int flag, const char *restrict format, ...), format, __vfprintf_chk(stdout, flag, format, list))
 
 /* Straight to a descriptor. */
 static bool slow_descriptor(int fd)
 {
     enum vt_fd_kind kind = vt_fd_kind(fd);
-    return kind != VT_FD_FILE && kind != VT_FD_UNKNOWN && !VT_AS_IS(fd) && !vt_poll_now(fd, POLLOUT) &&
-           !vt_fd_nonblocking(fd);
+    return kind != VT_FD_FILE && kind != VT_FD_UNKNOWN && !VT_AS_IS(fd) && !vt_poll_now(fd, POLLOUT) && !vt_fd_nonblocking(fd);
 }
 
 int __vdprintf_chk(int fd, int flag, const char *restrict format, va_list list);
@@ -478,21 +467,15 @@ VARIADIC(int, __dprintf_chk, (int fd, int flag, const char *restrict format, ...
 FUNCTION(wint_t, fputwc, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
 FUNCTION(wint_t, putwc, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
 FUNCTION(wint_t, putwchar, (wchar_t c), (c), stdout, room(stdout, MB_LEN_MAX), before_output(stdout, 1), WEOF)
-FUNCTION(int, fputws, (const wchar_t *restrict s, FILE *restrict fp), (s, fp), fp, false,
-         before_output(fp, TEXT), -1)
-FUNCTION(wint_t, fputwc_unlocked, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX),
-         before_output(fp, 1), WEOF)
-FUNCTION(wint_t, putwc_unlocked, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX),
-         before_output(fp, 1), WEOF)
-FUNCTION(wint_t, putwchar_unlocked, (wchar_t c), (c), stdout, room(stdout, MB_LEN_MAX),
-         before_output(stdout, 1), WEOF)
+FUNCTION(int, fputws, (const wchar_t *restrict s, FILE *restrict fp), (s, fp), fp, false, before_output(fp, TEXT), -1)
+FUNCTION(wint_t, fputwc_unlocked, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
+FUNCTION(wint_t, putwc_unlocked, (wchar_t c, FILE *fp), (c, fp), fp, room(fp, MB_LEN_MAX), before_output(fp, 1), WEOF)
+FUNCTION(wint_t, putwchar_unlocked, (wchar_t c), (c), stdout, room(stdout, MB_LEN_MAX), before_output(stdout, 1), WEOF)
 FUNCTION(wint_t, __woverflow, (FILE * fp, wint_t c), (fp, c), fp, false, before_output(fp, 1), WEOF)
-FUNCTION(int, fputws_unlocked, (const wchar_t *restrict s, FILE *restrict fp), (s, fp), fp, false,
+FUNCTION(int, fputws_unlocked, (const wchar_t *restrict s, FILE *restrict fp), (s, fp), fp, false, before_output(fp, TEXT), -1)
+FUNCTION(int, vfwprintf, (FILE *restrict fp, const wchar_t *restrict format, va_list list), (fp, format, list), fp, false,
          before_output(fp, TEXT), -1)
-FUNCTION(int, vfwprintf, (FILE *restrict fp, const wchar_t *restrict format, va_list list),
-         (fp, format, list), fp, false, before_output(fp, TEXT), -1)
-VARIADIC(int, fwprintf, (FILE *restrict fp, const wchar_t *restrict format, ...), format,
-         vfwprintf(fp, format, list))
+VARIADIC(int, fwprintf, (FILE *restrict fp, const wchar_t *restrict format, ...), format, vfwprintf(fp, format, list))
 FUNCTION(int, __vfwprintf_chk, (FILE *restrict fp, int flag, const wchar_t *restrict format, va_list list),
          (fp, flag, format, list), fp, false, before_output(fp, TEXT), -1)
 VARIADIC(int, __fwprintf_chk, (FILE *restrict fp, int flag, const wchar_t *restrict format, ...), format,
@@ -540,28 +523,27 @@ static void logged(uint64_t start)
         atomic_store_explicit(&log_is_slow, slow, memory_order_relaxed);
 }
 
-#define LOG_FUNCTION(name, parameters, arguments)                                                            \
-    void name parameters;                                                                                    \
-    VT_EXPORT void name parameters                                                                           \
-    {                                                                                                        \
-        bool handed = false;                                                                                 \
-        uint64_t start = 0;                                                                                  \
-        if (vt_on() && vt_is_virtual()) {                                                                    \
-            vt_cancel_point();                                                                               \
-            start = vt_now();                                                                                \
-            if ((handed = before_log() == HANDED))                                                           \
-                vt_handoff_begin(#name);                                                                     \
-        }                                                                                                    \
-        vt_real(name) arguments;                                                                             \
-        if (handed)                                                                                          \
-            vt_handoff_end();                                                                                \
-        if (start)                                                                                           \
-            logged(start);                                                                                   \
+#define LOG_FUNCTION(name, parameters, arguments)                                                                              \
+    void name parameters;                                                                                                      \
+    VT_EXPORT void name parameters                                                                                             \
+    {                                                                                                                          \
+        bool handed = false;                                                                                                   \
+        uint64_t start = 0;                                                                                                    \
+        if (vt_on() && vt_is_virtual()) {                                                                                      \
+            vt_cancel_point();                                                                                                 \
+            start = vt_now();                                                                                                  \
+            if ((handed = before_log() == HANDED))                                                                             \
+                vt_handoff_begin(#name);                                                                                       \
+        }                                                                                                                      \
+        vt_real(name) arguments;                                                                                               \
+        if (handed)                                                                                                            \
+            vt_handoff_end();                                                                                                  \
+        if (start)                                                                                                             \
+            logged(start);                                                                                                     \
     }
 
 LOG_FUNCTION(vsyslog, (int priority, const char *format, va_list list), (priority, format, list))
-LOG_FUNCTION(__vsyslog_chk, (int priority, int flag, const char *format, va_list list),
-             (priority, flag, format, list))
+LOG_FUNCTION(__vsyslog_chk, (int priority, int flag, const char *format, va_list list), (priority, flag, format, list))
 
 VT_EXPORT void syslog(int priority, const char *format, ...)
 {
@@ -590,8 +572,7 @@ VT_EXPORT int fclose(FILE *fp)
     int fd = fp->_fileno;
     if (vt_is_virtual()) {
         vt_cancel_point();
-        if (fp->_IO_write_ptr > fp->_IO_write_base && slow(fp) && !vt_poll_now(fd, POLLOUT) &&
-            !vt_fd_nonblocking(fd)) {
+        if (fp->_IO_write_ptr > fp->_IO_write_base && slow(fp) && !vt_poll_now(fd, POLLOUT) && !vt_fd_nonblocking(fd)) {
             vt_fd_forget(fd);
             return VT_HANDED("fclose", vt_real(fclose)(fp));
         }
@@ -614,25 +595,25 @@ static bool is_fifo(const char *path)
     return path && vt_sys4(SYS_newfstatat, AT_FDCWD, (long)path, (long)&st, 0) == 0 && S_ISFIFO(st.st_mode);
 }
 
-#define FOPEN_FUNCTION(name)                                                                                 \
-    VT_EXPORT FILE *name(const char *restrict path, const char *restrict mode)                               \
-    {                                                                                                        \
-        if (vt_on() && vt_is_virtual() && is_fifo(path))                                                     \
-            return opened(VT_HANDED("fopen", vt_real(name)(path, mode)));                                    \
-        return opened(vt_real(name)(path, mode));                                                            \
+#define FOPEN_FUNCTION(name)                                                                                                   \
+    VT_EXPORT FILE *name(const char *restrict path, const char *restrict mode)                                                 \
+    {                                                                                                                          \
+        if (vt_on() && vt_is_virtual() && is_fifo(path))                                                                       \
+            return opened(VT_HANDED("fopen", vt_real(name)(path, mode)));                                                      \
+        return opened(vt_real(name)(path, mode));                                                                              \
     }
 FOPEN_FUNCTION(fopen)
 FOPEN_FUNCTION(fopen64)
 
-#define FREOPEN_FUNCTION(name)                                                                               \
-    VT_EXPORT FILE *name(const char *restrict path, const char *restrict mode, FILE *restrict fp)            \
-    {                                                                                                        \
-        if (vt_on())                                                                                         \
-            vt_fd_forget(fp->_fileno);                                                                       \
-        if (vt_on() && vt_is_virtual() && is_fifo(path))                                                     \
-            return opened(VT_HANDED("freopen", vt_real(name)(path, mode, fp)));                              \
-        FILE *ret = vt_real(name)(path, mode, fp);                                                           \
-        return path ? opened(ret) : ret;                                                                     \
+#define FREOPEN_FUNCTION(name)                                                                                                 \
+    VT_EXPORT FILE *name(const char *restrict path, const char *restrict mode, FILE *restrict fp)                              \
+    {                                                                                                                          \
+        if (vt_on())                                                                                                           \
+            vt_fd_forget(fp->_fileno);                                                                                         \
+        if (vt_on() && vt_is_virtual() && is_fifo(path))                                                                       \
+            return opened(VT_HANDED("freopen", vt_real(name)(path, mode, fp)));                                                \
+        FILE *ret = vt_real(name)(path, mode, fp);                                                                             \
+        return path ? opened(ret) : ret;                                                                                       \
     }
 FREOPEN_FUNCTION(freopen)
 FREOPEN_FUNCTION(freopen64)

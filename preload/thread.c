@@ -1,12 +1,12 @@
 /* Creation, end and identity of threads. */
 #include "call.h"
 #include "cancel.h"
+#include "clock.h"
+#include "config.h"
 #include "handoff.h"
 #include "kernel.h"
 #include "life.h"
 #include "park.h"
-#include "clock.h"
-#include "config.h"
 #include "preload.h"
 #include "real.h"
 #include "slot.h"
@@ -19,11 +19,11 @@
 #include <execinfo.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 #include <sys/prctl.h>
+#include <threads.h>
 #include <unistd.h>
 
 /* --- create --------------------------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
     /* glibc leaves NULL or an address; getstack fails on neither. */
     size_t size;
     if (vt_real(pthread_attr_getstack)(attr, &addr, &size) == 0 && addr != NULL && (uintptr_t)addr + size != 0 &&
-        (uintptr_t)addr < (uintptr_t)-(intptr_t)size) {
+        (uintptr_t)addr < (uintptr_t) - (intptr_t)size) {
         spec->stack_addr = addr;
         spec->stack_size = size;
     }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unwind.h>
 
-typedef _Unwind_Reason_Code personality(int, _Unwind_Action, _Unwind_Exception_Class,
-                                        struct _Unwind_Exception *, struct _Unwind_Context *);
+typedef _Unwind_Reason_Code personality(int, _Unwind_Action, _Unwind_Exception_Class, struct _Unwind_Exception *,
+                                        struct _Unwind_Context *);
 
 static void *in_libgcc(const char *name)
 {

@@ -30,10 +30,8 @@ static long park_for_child(int type, id_t id, int options)
 {
     if (!vt_io_can(VT_IO_WAITID) || (options & ~PARKED_OPTIONS))
         return VT_RETRY;
-    struct vt_io_req req = {.opcode = VT_IO_WAITID,
-                            .fd = (int32_t)id,
-                            .len = (uint32_t)type,
-                            .index = (uint32_t)options | WNOWAIT};
+    struct vt_io_req req = {
+        .opcode = VT_IO_WAITID, .fd = (int32_t)id, .len = (uint32_t)type, .index = (uint32_t)options | WNOWAIT};
     unsigned flags = VT_PARK_RESTARTABLE;
     for (;;) {
         int32_t ret = vt_io_do(&req, VT_NEVER, flags);
@@ -53,7 +51,12 @@ static long wait4_parked(pid_t pid, int *status, int options, struct rusage *usa
         long ret = vt_sys4(SYS_wait4, pid, (long)status, options | WNOHANG, (long)usage);
         if (ret != 0 || (options & WNOHANG))
             return ret;
-        ret = park_for_child(pid == -1 ? P_ALL : pid > 0 ? P_PID : P_PGID, (id_t)(pid > 0 ? pid : pid == -1 ? 0 : -pid),
+        ret = park_for_child(pid == -1 ? P_ALL
+                             : pid > 0 ? P_PID
+                                       : P_PGID,
+                             (id_t)(pid > 0     ? pid
+                                    : pid == -1 ? 0
+                                                : -pid),
                              options | WEXITED);
         if (ret != 0)
             return ret;
@@ -173,8 +176,7 @@ static long wait_signal(const sigset_t *set, siginfo_t *info, const struct times
             uint64_t now = vt_now();
             if (now >= deadline)
                 return -EAGAIN;
-            struct timespec left = {(time_t)((deadline - now) / 1000000000),
-                                    (long)((deadline - now) % 1000000000)};
+            struct timespec left = {(time_t)((deadline - now) / 1000000000), (long)((deadline - now) % 1000000000)};
             vt_handoff_begin("sigwait");
             /* On this kernel thread until we know. Said before pending is looked at, see vt_signal_send. */
             atomic_store_explicit(&t->awaited, bits, memory_order_seq_cst);
@@ -211,8 +213,7 @@ static void called_for(const sigset_t *set)
     vt_catch_called_for(bits);
 }
 
-VT_EXPORT int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info,
-                           const struct timespec *restrict timeout)
+VT_EXPORT int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict timeout)
 {
     siginfo_t got;
     if (vt_on())

@@ -39,10 +39,10 @@ static uint64_t computed(void)
 /* --- start routines ------------------------------------------------------------------------------------------------- */
 
 /* How often threads of a start routine began by blocking out of sight, less how often they did not. */
-#define VT_ROUTINES      64
-#define VT_ROUTINE_STEP  2
-#define VT_ROUTINE_BIND  4
-#define VT_ROUTINE_MOST  16
+#define VT_ROUTINES     64
+#define VT_ROUTINE_STEP 2
+#define VT_ROUTINE_BIND 4
+#define VT_ROUTINE_MOST 16
 /* One in so many is not bound, to see whether it is still so. */
 #define VT_ROUTINE_PROBE 16
 

@@ -2,8 +2,9 @@
  * their TCB, id and handle as before, and wait and make calls as kernel threads do.
  *
  * A thread is bound for good when it asks for what only a kernel thread has (processors, a policy, namespaces ...). It is
- * bound until further notice when it has often blocked out of sight, in calls by its own instructions, or computed for long while others waited: each time its place is stuck until the monitor looks, and natively it would be
- * nobody's burden. Threads whose start routine has been found to block so from the start (libgomp's) begin bound. */
+ * bound until further notice when it has often blocked out of sight, in calls by its own instructions, or computed for long
+ * while others waited: each time its place is stuck until the monitor looks, and natively it would be nobody's burden. Threads
+ * whose start routine has been found to block so from the start (libgomp's) begin bound. */
 #ifndef VT_BOUND_H
 #define VT_BOUND_H
 

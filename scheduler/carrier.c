@@ -11,14 +11,14 @@
 #include "own.h"
 #include "park.h"
 #include "pinned.h"
-#include "real.h"
-#include "ring.h"
-#include "stats.h"
 #include "place.h"
 #include "putoff.h"
+#include "real.h"
+#include "ring.h"
 #include "selfdump.h"
 #include "setid.h"
 #include "slot.h"
+#include "stats.h"
 #include "sys.h"
 #include "tcb.h"
 
@@ -31,9 +31,9 @@
 #define VT_CARRIER_GUARD ((size_t)4096)
 #define VT_KEEPER_STACK  ((size_t)64 << 10)
 /* Descriptors of carriers that are made at once: a mapping each would be one more for every fork to copy. */
-#define VT_FRESH         16
+#define VT_FRESH 16
 /* ns that free slots keep surplus memory. */
-#define VT_TRIM_AFTER    UINT64_C(1000000000)
+#define VT_TRIM_AFTER UINT64_C(1000000000)
 
 struct vt_host vt_host = {.thread_create = pthread_create};
 
@@ -42,7 +42,7 @@ static _Atomic bool limit_seen;      /* there are places without carriers becaus
 static _Atomic bool trim_wanted;     /* free slots hold more memory than they should */
 static _Atomic uint32_t joined;      /* carriers that have been among the spares: the keeper waits for it to grow */
 static _Atomic pid_t keeper_tid;
-static _Atomic bool stopped;         /* the start has failed: carriers and keeper end */
+static _Atomic bool stopped; /* the start has failed: carriers and keeper end */
 
 /* --- who blocks ------------------------------------------------------------------------------------------------------- */
 
@@ -56,8 +56,7 @@ static void goes_out(struct vt_carrier *c)
 
 static void comes_back(struct vt_carrier *c)
 {
-    if (atomic_load_explicit(&c->out, memory_order_relaxed) &&
-        atomic_exchange_explicit(&c->out, false, memory_order_relaxed))
+    if (atomic_load_explicit(&c->out, memory_order_relaxed) && atomic_exchange_explicit(&c->out, false, memory_order_relaxed))
         atomic_fetch_sub_explicit(&vt_sched.nout, 1, memory_order_relaxed);
 }
 
@@ -401,8 +400,7 @@ static void *keeper_main(void *arg)
         if (trim_at != VT_NEVER && vt_now() >= trim_at && trim())
             trim_at = VT_NEVER;
         struct timespec until = {(time_t)(trim_at / 1000000000), (long)(trim_at % 1000000000)};
-        if (atomic_compare_exchange_strong_explicit(&keeper_word, &not_called, 0, memory_order_acq_rel,
-                                                    memory_order_acquire)) {
+        if (atomic_compare_exchange_strong_explicit(&keeper_word, &not_called, 0, memory_order_acq_rel, memory_order_acquire)) {
             long err = 0;
             while (atomic_load_explicit(&keeper_word, memory_order_acquire) == 0 && err != -ETIMEDOUT)
                 err = vt_sys_futex_wait(&keeper_word, 0, trim_at == VT_NEVER ? NULL : &until);
@@ -482,8 +480,7 @@ static void give_away(struct vt_place *p)
     }
 }
 
-bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_thread *t, uint64_t mounts,
-                           enum vt_stuck how)
+bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_thread *t, uint64_t mounts, enum vt_stuck how)
 {
     bool ok = false;
     atomic_store_explicit(&c->claim.claimed, true, memory_order_seq_cst);
@@ -564,8 +561,7 @@ void vt_handoff_end(void)
     t->wait_what = NULL;
     vt_pinned_end(c, t);
     comes_back(c);
-    if (!atomic_load_explicit(&c->place, memory_order_relaxed) &&
-        atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&c->place, memory_order_relaxed) && atomic_load_explicit(&vt_sched.nidle, memory_order_relaxed)) {
         struct vt_place *p = vt_place_take_unattended(c->lost);
         vt_chaos();
         if (p) {

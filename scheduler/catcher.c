@@ -30,17 +30,14 @@ static _Atomic uint64_t let_in;
 static _Atomic uint64_t wanted;  /* what the catcher is to wait for */
 static _Atomic uint64_t without; /* what has no effect: it may stay pending */
 
-static _Atomic uint64_t
-    main_waits; /* main has let them in for a wait, and may again */
-static _Atomic uint64_t
-    called_for; /* the program waits for them by sigwait or a signalfd: these are to have them */
-static _Atomic uint64_t waiting; /* what the catcher waits for */
+static _Atomic uint64_t main_waits; /* main has let them in for a wait, and may again */
+static _Atomic uint64_t called_for; /* the program waits for them by sigwait or a signalfd: these are to have them */
+static _Atomic uint64_t waiting;    /* what the catcher waits for */
 
 static _Atomic uint32_t catcher; /* 0: nobody has needed it, 1: wanted, 2: made */
 static _Atomic pid_t catcher_tid;
 
-/* --- who takes it
- * ----------------------------------------------------------------------------------------------------- */
+/* --- who takes it ----------------------------------------------------------------------------------- */
 
 struct search {
     uint64_t open;             /* signals that are looked for; those found are taken out */
@@ -93,12 +90,10 @@ static bool has_effect(int sig)
     void (*handler)(int) = action(sig);
     if (handler == SIG_IGN)
         return false;
-    return handler != SIG_DFL ||
-           !(BIT(sig) & (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH)));
+    return handler != SIG_DFL || !(BIT(sig) & (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH)));
 }
 
-/* --- what is waited for
- * ------------------------------------------------------------------------------------------------ */
+/* --- what is waited for ----------------------------------------------------------------------------- */
 
 static void wake(void)
 {
@@ -119,8 +114,7 @@ static void want(uint64_t set)
     if (!(set & ~atomic_fetch_or_explicit(&wanted, set, memory_order_seq_cst)))
         return;
     vt_chaos();
-    if (atomic_compare_exchange_strong_explicit(&catcher, &none, 1, memory_order_seq_cst,
-                                                memory_order_relaxed))
+    if (atomic_compare_exchange_strong_explicit(&catcher, &none, 1, memory_order_seq_cst, memory_order_relaxed))
         vt_keeper_call();
     else
         wake();
@@ -129,8 +123,7 @@ static void want(uint64_t set)
 static uint64_t not_wanted(uint64_t set)
 {
     return set & ~NEVER &
-           ~(atomic_load_explicit(&wanted, memory_order_relaxed) |
-             atomic_load_explicit(&without, memory_order_relaxed) |
+           ~(atomic_load_explicit(&wanted, memory_order_relaxed) | atomic_load_explicit(&without, memory_order_relaxed) |
              atomic_load_explicit(&called_for, memory_order_relaxed));
 }
 
@@ -191,8 +184,7 @@ void vt_catch_called_for(uint64_t set)
         vt_sys0(SYS_sched_yield);
 }
 
-/* --- sending
- * ------------------------------------------------------------------------------------------------ */
+/* --- sending ---------------------------------------------------------------------------------------- */
 
 /* To one that lets it in, or will when its handler returns: 0, EAGAIN (as many are queued as may be) or ESRCH. */
 static int offer(const siginfo_t *info)
@@ -221,8 +213,7 @@ bool vt_catch_send(const siginfo_t *info)
 {
     uint64_t bit = BIT(info->si_signo);
     if (!(bit & ~NEVER & ~STOPS & atomic_load_explicit(&main_blocks, memory_order_seq_cst) &
-          atomic_load_explicit(&let_in, memory_order_seq_cst) &
-          ~atomic_load_explicit(&called_for, memory_order_seq_cst) &
+          atomic_load_explicit(&let_in, memory_order_seq_cst) & ~atomic_load_explicit(&called_for, memory_order_seq_cst) &
           ~atomic_load_explicit(&main_waits, memory_order_relaxed)))
         return false;
     return vt_sched.nplaces && !(vt_self && vt_self->vforked) && is_handled(info->si_signo) && offer(info) == 0;
@@ -243,15 +234,14 @@ void vt_catch_pass_on(struct vt_thread *t, uint64_t set)
                 vt_signal_send_again(sig, &info);
 }
 
-/* --- the catcher
- * -------------------------------------------------------------------------------------------------------- */
+/* --- the catcher ------------------------------------------------------------------------------------ */
 
 /* What some thread lets in now. The rest is no longer wanted: it is to stay pending, for whoever looks for
  * it. */
 static uint64_t wait_for(void)
 {
-    uint64_t all = atomic_load_explicit(&wanted, memory_order_seq_cst) &
-                   ~atomic_load_explicit(&called_for, memory_order_seq_cst),
+    uint64_t all =
+                 atomic_load_explicit(&wanted, memory_order_seq_cst) & ~atomic_load_explicit(&called_for, memory_order_seq_cst),
              none = all & ~accepted(all);
     if (none) {
         atomic_fetch_and_explicit(&wanted, ~none, memory_order_seq_cst);
@@ -301,8 +291,7 @@ static void *catcher_main(void *arg)
 void vt_catch_keep(void)
 {
     uint32_t asked = 1;
-    if (!atomic_compare_exchange_strong_explicit(&catcher, &asked, 2, memory_order_seq_cst,
-                                                 memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&catcher, &asked, 2, memory_order_seq_cst, memory_order_relaxed))
         return;
     int err = vt_kernel_thread(catcher_main, NULL, VT_CATCHER_STACK);
     if (err)

@@ -28,18 +28,19 @@ void vt_catch_called_for(uint64_t set);
 /* The program has a handler for sig from now on. Any thread. */
 void vt_catch_handled(int sig);
 
-/* Sends to the process what info says, at once, where some virtual thread lets it in, main blocks it, and it has a handler: whoever
- * has seen this call return finds that the signal has come. False: the kernel is to send it. Any thread, not in a section;
- * async-signal-safe. */
+/* Sends to the process what info says, at once, where some virtual thread lets it in, main blocks it, and it has a handler:
+ * whoever has seen this call return finds that the signal has come. False: the kernel is to send it. Any thread, not in a
+ * section; async-signal-safe. */
 bool vt_catch_send(const siginfo_t *info);
 
-/* main waits with this mask (sigsuspend, ppoll and their kin): what it lets in is the kernel's to send from now on. main itself. */
+/* main waits with this mask (sigsuspend, ppoll and their kin): what it lets in is the kernel's to send from now on. main
+ * itself. */
 void vt_catch_main_waits(uint64_t mask);
 
 struct vt_thread;
 
-/* t does not let in what set has, or has ended: what was sent to the process, and is pending for t, goes to another. In t, or by
- * who runs when t has left its stack. */
+/* t does not let in what set has, or has ended: what was sent to the process, and is pending for t, goes to another. In t, or
+ * by who runs when t has left its stack. */
 void vt_catch_pass_on(struct vt_thread *t, uint64_t set);
 
 /* Makes the catcher if it is wanted. The keeper. */

@@ -23,8 +23,7 @@ void vt_clock_wait(struct vt_until *u, struct vt_thread *t)
     }
     u->clocked = true;
     /* seq_cst and a fence: before the clock is read, against the watch that looks at this after it has been set. */
-    atomic_store_explicit(&t->clocked, atomic_load_explicit(&t->clocked, memory_order_relaxed) + 1,
-                          memory_order_seq_cst);
+    atomic_store_explicit(&t->clocked, atomic_load_explicit(&t->clocked, memory_order_relaxed) + 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
     vt_chaos();
     if (__builtin_expect(atomic_load_explicit(&watch, memory_order_relaxed) == 0, 0) &&

@@ -28,8 +28,7 @@ static inline uint64_t vt_timespec_ns(const struct timespec *t)
     uint64_t ns;
     if (t->tv_sec < 0)
         return 0;
-    if (__builtin_mul_overflow((uint64_t)t->tv_sec, VT_SECOND_NS, &ns) ||
-        __builtin_add_overflow(ns, (uint64_t)t->tv_nsec, &ns))
+    if (__builtin_mul_overflow((uint64_t)t->tv_sec, VT_SECOND_NS, &ns) || __builtin_add_overflow(ns, (uint64_t)t->tv_nsec, &ns))
         return VT_NEVER;
     return ns;
 }
@@ -79,8 +78,8 @@ struct vt_until {
     uint64_t at;       /* by `clock` */
     uint64_t deadline; /* what that was by CLOCK_MONOTONIC when last looked at */
     clockid_t clock;
-    bool real;         /* a kernel thread's wait by CLOCK_REALTIME */
-    bool clocked;      /* counted in the thread's clocked */
+    bool real;    /* a kernel thread's wait by CLOCK_REALTIME */
+    bool clocked; /* counted in the thread's clocked */
 };
 
 /* The slow half of the next. */
@@ -121,8 +120,7 @@ static inline void vt_until_block(const struct vt_until *u)
 static inline void vt_until_end(const struct vt_until *u, struct vt_thread *t)
 {
     if (__builtin_expect(u->clocked, 0))
-        atomic_store_explicit(&t->clocked, atomic_load_explicit(&t->clocked, memory_order_relaxed) - 1,
-                              memory_order_relaxed);
+        atomic_store_explicit(&t->clocked, atomic_load_explicit(&t->clocked, memory_order_relaxed) - 1, memory_order_relaxed);
 }
 
 /* Makes the watch if it is wanted. The keeper. */

@@ -62,8 +62,7 @@ static unsigned cgroup_quota(void)
         char text[64];
         unsigned long quota, period;
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        if (read_file(path, text, sizeof text) > 0 && sscanf(text, "%lu %lu", &quota, &period) == 2 &&
-            period > 0) {
+        if (read_file(path, text, sizeof text) > 0 && sscanf(text, "%lu %lu", &quota, &period) == 2 && period > 0) {
             unsigned n = (unsigned)((quota + period - 1) / period);
             if (n && (!least || n < least))
                 least = n;
@@ -116,8 +115,8 @@ static bool parse_size(const char *text, bool suffix, unsigned long *out)
     return *s == '\0';
 }
 
-static unsigned long number(const char *name, bool suffix, unsigned long low, unsigned long high,
-                            unsigned long otherwise, const char *otherwise_text)
+static unsigned long number(const char *name, bool suffix, unsigned long low, unsigned long high, unsigned long otherwise,
+                            const char *otherwise_text)
 {
     const char *text = getenv(name);
     unsigned long n;
@@ -146,10 +145,10 @@ static const char *text_of(const char *name)
 /* A signal by its number or its name, with or without SIG, or RTMIN+n; 0 if it is none that can be caught. */
 static int signal_of(const char *text)
 {
-    static const char names[32][8] = {
-        "",     "HUP",  "INT",  "QUIT", "ILL",    "TRAP", "ABRT", "BUS",  "FPE",  "KILL", "USR1",
-        "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN",
-        "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",  "SYS"};
+    static const char names[32][8] = {"",       "HUP",  "INT",    "QUIT", "ILL",   "TRAP", "ABRT", "BUS",
+                                      "FPE",    "KILL", "USR1",   "SEGV", "USR2",  "PIPE", "ALRM", "TERM",
+                                      "STKFLT", "CHLD", "CONT",   "STOP", "TSTP",  "TTIN", "TTOU", "URG",
+                                      "XCPU",   "XFSZ", "VTALRM", "PROF", "WINCH", "POLL", "PWR",  "SYS"};
     unsigned long n = 0;
     int sig = 0;
     if (strncmp(text, "SIG", 3) == 0)
@@ -176,11 +175,9 @@ void vt_config_read(void)
     if (c->disable)
         return;
     c->carriers = (unsigned)number("VTHREAD_CARRIERS", false, 1, VT_CARRIERS_LIMIT, processors(), NULL);
-    c->max_carriers =
-        (unsigned)number("VTHREAD_MAX_CARRIERS", false, 1, VT_MAX_CARRIERS_LIMIT, VT_MAX_CARRIERS, NULL);
+    c->max_carriers = (unsigned)number("VTHREAD_MAX_CARRIERS", false, 1, VT_MAX_CARRIERS_LIMIT, VT_MAX_CARRIERS, NULL);
     if (c->max_carriers < c->carriers) {
-        vt_say("VTHREAD_MAX_CARRIERS=%u: fewer than the %u carriers; using %u", c->max_carriers, c->carriers,
-               c->carriers);
+        vt_say("VTHREAD_MAX_CARRIERS=%u: fewer than the %u carriers; using %u", c->max_carriers, c->carriers, c->carriers);
         c->max_carriers = c->carriers;
     }
     c->stack_size = number("VTHREAD_STACK_SIZE", true, VT_STACK_MIN, VT_STACK_MAX, 0, "libc's default");

@@ -32,8 +32,7 @@ static void changes(struct vt_carrier *c)
 static void book(struct vt_carrier *c, struct vt_thread *t, uint64_t ns, uint64_t now)
 {
     changes(c);
-    atomic_store_explicit(&t->cpu, atomic_load_explicit(&t->cpu, memory_order_relaxed) + ns,
-                          memory_order_relaxed);
+    atomic_store_explicit(&t->cpu, atomic_load_explicit(&t->cpu, memory_order_relaxed) + ns, memory_order_relaxed);
     atomic_store_explicit(&c->cpu_mark, now, memory_order_relaxed);
     changes(c);
 }
@@ -75,8 +74,7 @@ static uint64_t time_of(struct vt_thread *t)
         if (!c)
             return ns;
         if (atomic_load_explicit(&c->mounted, memory_order_acquire) == t) {
-            uint64_t mark = atomic_load_explicit(&c->cpu_mark, memory_order_relaxed),
-                     now = kernel_time(c->tid);
+            uint64_t mark = atomic_load_explicit(&c->cpu_mark, memory_order_relaxed), now = kernel_time(c->tid);
             if (mark && now > mark)
                 ns += now - mark;
         }

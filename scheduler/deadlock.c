@@ -89,8 +89,7 @@ static unsigned kernel_threads(void)
     } * entry;
     _Alignas(8) char buf[4096];
     unsigned n = 0;
-    long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)"/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0),
-         size;
+    long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)"/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), size;
     if (fd < 0)
         return 0;
     while ((size = vt_sys3(SYS_getdents64, fd, (long)buf, sizeof buf)) > 0) {
@@ -167,19 +166,16 @@ void vt_deadlock_look(void)
     static uint64_t said;
     struct view first, second;
     char text[256];
-    if (!atomic_exchange_explicit(&asked, false, memory_order_relaxed) || !look(&first) ||
-        first.moves == said)
+    if (!atomic_exchange_explicit(&asked, false, memory_order_relaxed) || !look(&first) || first.moves == said)
         return;
     /* Each place has its carrier or none, and no thread is on one. */
-    for (const struct vt_carrier *c = __atomic_load_n(&vt_sched.carriers, __ATOMIC_ACQUIRE); c;
-         c = c->all_next)
+    for (const struct vt_carrier *c = __atomic_load_n(&vt_sched.carriers, __ATOMIC_ACQUIRE); c; c = c->all_next)
         if (atomic_load_explicit(&c->mounted, memory_order_acquire))
             return;
     /* All others would be threads that we do not know: made inside libc, or in a system call of their own. */
-    unsigned known =
-        vt_sched.ncarriers + atomic_load_explicit(&vt_sched.nstaff, memory_order_acquire) + first.kernels;
-    if (kernel_threads() != known || !look(&second) || second.moves != first.moves ||
-        second.virtuals != first.virtuals || second.kernels != first.kernels)
+    unsigned known = vt_sched.ncarriers + atomic_load_explicit(&vt_sched.nstaff, memory_order_acquire) + first.kernels;
+    if (kernel_threads() != known || !look(&second) || second.moves != first.moves || second.virtuals != first.virtuals ||
+        second.kernels != first.kernels)
         return;
     said = first.moves;
     circle(text, sizeof text);

@@ -19,17 +19,17 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#define NUMBER(name, value)                                                                                  \
-    {                                                                                                        \
-        name, (uint64_t)(value)                                                                              \
+#define NUMBER(name, value)                                                                                                    \
+    {                                                                                                                          \
+        name, (uint64_t)(value)                                                                                                \
     }
-#define ADDRESS(name, thing)                                                                                 \
-    {                                                                                                        \
-        name, (uintptr_t)(thing)                                                                             \
+#define ADDRESS(name, thing)                                                                                                   \
+    {                                                                                                                          \
+        name, (uintptr_t)(thing)                                                                                               \
     }
-#define OFFSET(name, type, member)                                                                           \
-    {                                                                                                        \
-        name, offsetof(struct type, member)                                                                  \
+#define OFFSET(name, type, member)                                                                                             \
+    {                                                                                                                          \
+        name, offsetof(struct type, member)                                                                                    \
     }
 
 extern const struct vt_debug vt_debug __attribute__((visibility("hidden")));
@@ -45,8 +45,8 @@ const struct vt_debug vt_debug =
                    have been made. */
                 ADDRESS("chunks", &vt_pool.chunk),
                 ADDRESS("used", &vt_pool.used),
-        /* A pointer: in a forked child the only descriptor that is anybody's, or none; NULL: all are what they say. */
-        ADDRESS("sole", &vt_sole),
+                /* A pointer: in a forked child the only descriptor that is anybody's, or none; NULL: all are what they say. */
+                ADDRESS("sole", &vt_sole),
                 NUMBER("chunk.threads", VT_CHUNK),
                 NUMBER("thread.size", sizeof(struct vt_thread)),
                 OFFSET("thread.token", vt_thread, token),
@@ -116,9 +116,9 @@ const struct vt_debug vt_debug =
                 OFFSET("carrier.after", vt_carrier, after),
                 OFFSET("carrier.after_arg", vt_carrier, after_arg),
                 NUMBER("carrier.stack", VT_CARRIER_STACK),
-        /* Ids of kernel threads that are the library's and no carriers: an array of so many, 32 bits each, 0: free. */
-        ADDRESS("staff", &vt_sched.staff),
-        NUMBER("staff.count", VT_STAFF),
+                /* Ids of kernel threads that are the library's and no carriers: an array of so many, 32 bits each, 0: free. */
+                ADDRESS("staff", &vt_sched.staff),
+                NUMBER("staff.count", VT_STAFF),
 
                 /* Places: a pointer to an array of "nplaces" (32 bits). */
                 ADDRESS("places", &vt_sched.places),

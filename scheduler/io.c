@@ -103,8 +103,7 @@ static void settle(struct vt_thread *t, struct vt_op *ops, size_t n)
 
 /* Parks until one of the ops is done, then ends the others. 0, or why the ops were cancelled: ETIMEDOUT, EINTR (*stop, too),
  * VT_HANDLERS. In a section. */
-static int await(struct vt_thread *t, struct vt_op *ops, size_t n, uint64_t deadline, unsigned flags,
-                 const _Atomic bool *stop)
+static int await(struct vt_thread *t, struct vt_op *ops, size_t n, uint64_t deadline, unsigned flags, const _Atomic bool *stop)
 {
     int why = 0;
     /* A wait that nothing interrupts lets handlers wait as long as it takes, as the kernel does. */
@@ -184,8 +183,8 @@ int32_t vt_io_do(const struct vt_io_req *req, uint64_t deadline, unsigned flags)
 #define VT_BIT(sig) (UINT64_C(1) << ((sig)-1))
 
 /* By one that was virtual when its call began: a handler has forked, and this is the child. */
-static long call_as_kernel_thread(struct vt_thread *t, long (*call)(void *arg, const uint64_t *mask), void *arg,
-                                  unsigned flags, const uint64_t *mask)
+static long call_as_kernel_thread(struct vt_thread *t, long (*call)(void *arg, const uint64_t *mask), void *arg, unsigned flags,
+                                  const uint64_t *mask)
 {
     uint64_t own = 0;
     long ret;
@@ -338,8 +337,8 @@ static int poll_watch(struct vt_thread *t, struct poll *p)
         p->ops[i] = (struct vt_op){.thread = t};
     for (nfds_t i = 0; i < p->n && !err; i++) {
         if (p->fds[i].fd >= 0)
-            err = vt_ring_watch(place, &p->ops[i], p->fds[i].fd, (uint32_t)(unsigned short)p->fds[i].events,
-                                p->n > VT_POLL_FEW);
+            err =
+                vt_ring_watch(place, &p->ops[i], p->fds[i].fd, (uint32_t)(unsigned short)p->fds[i].events, p->n > VT_POLL_FEW);
     }
     /* Signals to the process that only this mask lets in come to no carrier while the thread is parked. */
     uint64_t opened = p->mask ? t->sigmask & ~*p->mask : 0;

@@ -19,7 +19,7 @@
 
 /* An operation in io_uring's own terms; field names as in struct io_uring_sqe. */
 struct vt_io_req {
-    uint8_t opcode;    /* IORING_OP_* */
+    uint8_t opcode; /* IORING_OP_* */
     int32_t fd;
     const void *addr;
     uint32_t len;
@@ -45,8 +45,8 @@ int32_t vt_io_do(const struct vt_io_req *req, uint64_t deadline, unsigned flags)
  * -ETIMEDOUT, -EINTR, -EBADF; -EPERM where the descriptor cannot be waited for (a regular file: always ready). */
 int32_t vt_io_ready(int fd, short events, uint64_t deadline, unsigned flags);
 
-/* Ends also, with -EINTR, when *stop is true: who sets it calls vt_unblock after that, and no wait before this one or of a handler
- * in its midst can take it for its own. -EAGAIN where only the kernel could wait, which does not look at *stop. */
+/* Ends also, with -EINTR, when *stop is true: who sets it calls vt_unblock after that, and no wait before this one or of a
+ * handler in its midst can take it for its own. -EAGAIN where only the kernel could wait, which does not look at *stop. */
 int32_t vt_io_ready_unless(int fd, short events, uint64_t deadline, unsigned flags, const _Atomic bool *stop);
 
 /* As poll(2) by a virtual thread, of any number: how many descriptors have events, 0 at the deadline, -EINTR. revents are

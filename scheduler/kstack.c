@@ -25,7 +25,7 @@ struct vt_kstack {
     size_t size; /* what was asked for */
     void *(*main)(void *);
     void *arg;
-    pid_t tid;   /* of the thread that has left it; 0: there has been none */
+    pid_t tid; /* of the thread that has left it; 0: there has been none */
 };
 
 static struct vt_lock lock = VT_LOCK_INIT;

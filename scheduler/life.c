@@ -10,8 +10,8 @@
 #include "park.h"
 #include "place.h"
 #include "probe.h"
-#include "sigqueue.h"
 #include "real.h"
+#include "sigqueue.h"
 #include "slot.h"
 #include "stats.h"
 #include "stock.h"
@@ -37,7 +37,7 @@ struct vt_thread *vt_sole;
 static struct vt_thread nobody;  /* vt_sole where a kernel thread has forked */
 static struct vt_thread *origin; /* in a forked child, the thread that has its process's id; it may have ended since */
 
-static ptrdiff_t self_offset; /* of vt_self from the thread pointer: the same in every thread, as it is initial-exec */
+static ptrdiff_t self_offset;  /* of vt_self from the thread pointer: the same in every thread, as it is initial-exec */
 static _Atomic bool main_gone; /* the end of the last virtual thread is the end of the process */
 static _Atomic bool over;      /* which has come */
 
@@ -341,9 +341,8 @@ int vt_create(const struct vt_spec *spec, uint64_t *handle)
     int err = EAGAIN;
     if (t) {
         t->slot = NULL;
-        err = spec->stack_addr
-                  ? vt_slot_wrap(&stock->slots, spec->stack_addr, spec->stack_size, &t->slot)
-                  : vt_slot_get(&stock->slots, spec->stack_size, spec->guard_size, &t->slot);
+        err = spec->stack_addr ? vt_slot_wrap(&stock->slots, spec->stack_addr, spec->stack_size, &t->slot)
+                               : vt_slot_get(&stock->slots, spec->stack_size, spec->guard_size, &t->slot);
     }
     vt_stock_end(stock);
     vt_leave(me);

@@ -12,7 +12,7 @@ struct vt_spec {
     void *arg;
     size_t stack_size; /* usable bytes */
     size_t guard_size;
-    void *stack_addr;  /* lowest byte of the caller's stack of stack_size bytes, or NULL */
+    void *stack_addr; /* lowest byte of the caller's stack of stack_size bytes, or NULL */
     bool detached;
     uint64_t sigmask;
     char name[16]; /* as prctl(PR_GET_NAME) */
@@ -49,8 +49,8 @@ static inline int vt_handle_error(uint64_t handle)
 /* Once, before the first virtual thread. 0, or ENOSYS when libc is not one that we know (vt_tcb_why). */
 int vt_life_start(void);
 
-/* Makes a virtual thread and lets it run; *handle is set before it does. 0, EAGAIN, EINVAL (the caller's stack is too small). Any thread, not in a
- * section: memory for TLS comes from the program's malloc. */
+/* Makes a virtual thread and lets it run; *handle is set before it does. 0, EAGAIN, EINVAL (the caller's stack is too small).
+ * Any thread, not in a section: memory for TLS comes from the program's malloc. */
 int vt_create(const struct vt_spec *spec, uint64_t *handle);
 
 /* Waits until t has ended, takes its result and frees it. EDEADLK for oneself, EINVAL if detached, joined or being joined,
@@ -90,7 +90,8 @@ bool vt_find_thread(bool (*f)(struct vt_thread *, void *), void *arg);
  * return. Set by who knows how a process ends; may be NULL. */
 extern void (*vt_last_thread)(void);
 
-/* main, or in a forked child the kernel thread that came along, has called pthread_exit and its destructors are done; its kernel thread is about to end. */
+/* main, or in a forked child the kernel thread that came along, has called pthread_exit and its destructors are done; its
+ * kernel thread is about to end. */
 void vt_main_gone(void);
 
 #endif

@@ -19,9 +19,9 @@ struct vt_lock {
     _Atomic uint32_t held;
 };
 
-#define VT_LOCK_INIT                                                                                         \
-    {                                                                                                        \
-        0                                                                                                    \
+#define VT_LOCK_INIT                                                                                                           \
+    {                                                                                                                          \
+        0                                                                                                                      \
     }
 
 /* About 5 us of pauses before the processor is given away: longer than any section takes that is not

@@ -4,9 +4,9 @@
 #include "config.h"
 #include "deadlock.h"
 #include "park.h"
-#include "ring.h"
 #include "place.h"
 #include "real.h"
+#include "ring.h"
 #include "stats.h"
 #include "sys.h"
 
@@ -16,17 +16,17 @@
 #include <signal.h>
 
 /* How often it looks while threads run, and while one of them seems stuck. */
-#define VT_TICK_CALM    UINT64_C(2000000)
-#define VT_TICK_ALERT   UINT64_C(1000000)
+#define VT_TICK_CALM  UINT64_C(2000000)
+#define VT_TICK_ALERT UINT64_C(1000000)
 /* And for so long after a thread has blocked out of sight while others waited: mostly more are to come. */
-#define VT_TICK_HASTY   UINT64_C(250000)
-#define VT_HASTE        UINT64_C(20000000)
+#define VT_TICK_HASTY UINT64_C(250000)
+#define VT_HASTE      UINT64_C(20000000)
 /* A thread that computes for so long while others wait is handed off. */
-#define VT_SLICE        UINT64_C(10000000)
+#define VT_SLICE UINT64_C(10000000)
 /* It sleeps without a timeout after so many looks that found every place idle. */
 #define VT_MONITOR_STACK ((size_t)64 << 10)
 #define VT_DEADLOCK_TICK UINT64_C(1000000000)
-#define VT_IDLE_LOOKS   5
+#define VT_IDLE_LOOKS    5
 /* That there are not enough carriers is said after so many looks that found some lacking. */
 #define VT_LACKING_LOOKS 50
 
@@ -131,8 +131,7 @@ static enum vt_stuck stuck_in(pid_t tid)
 static bool has_work(const struct vt_place *p, uint64_t now)
 {
     return vt_runq_len(&p->runq) || atomic_load_explicit(&p->next, memory_order_relaxed) ||
-           atomic_load_explicit(&p->due, memory_order_relaxed) <= now || vt_ring_stirs(p) ||
-           vt_globq_len(&vt_sched.globq);
+           atomic_load_explicit(&p->due, memory_order_relaxed) <= now || vt_ring_stirs(p) || vt_globq_len(&vt_sched.globq);
 }
 
 static uint64_t hasty_until; /* the monitor's own */

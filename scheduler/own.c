@@ -31,8 +31,7 @@ struct limit {
 
 bool vt_own_is(int fd)
 {
-    return (unsigned)fd < VT_OWN_MAX &&
-           (atomic_load_explicit(&numbers[fd / 64], memory_order_acquire) >> (fd % 64) & 1);
+    return (unsigned)fd < VT_OWN_MAX && (atomic_load_explicit(&numbers[fd / 64], memory_order_acquire) >> (fd % 64) & 1);
 }
 
 int vt_own_next(int from)

@@ -27,8 +27,8 @@ struct vt_own {
     struct vt_own *next, **link;
 };
 
-extern _Atomic int vt_own_lowest; /* none of ours is below; INT_MAX: there are none */
-extern _Atomic int vt_own_near;   /* when the program gets this number or a higher one, vt_own_approach is to be called */
+extern _Atomic int vt_own_lowest;     /* none of ours is below; INT_MAX: there are none */
+extern _Atomic int vt_own_near;       /* when the program gets this number or a higher one, vt_own_approach is to be called */
 extern _Atomic unsigned vt_own_forks; /* changes in a forked child: what was kept is closed there */
 
 /* Whether fd is one of ours. A hint unless vt_own_lock is held. Any thread; async-signal-safe. */

@@ -42,8 +42,7 @@ static void now_blocked(struct vt_carrier *c, void *arg)
         return;
     }
     /* Release: t's context, saved by the switch, is seen by whoever unblocks it. */
-    if (!atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acq_rel,
-                                                 memory_order_acquire)) {
+    if (!atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acq_rel, memory_order_acquire)) {
         vt_chaos();
         atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
         vt_ready(t);
@@ -98,8 +97,7 @@ static void block_kernel(struct vt_thread *t, uint64_t deadline, bool real)
     uint32_t none = VT_NO_PERMIT;
     if (t->soon)
         spin_kernel(t);
-    if (atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acquire,
-                                                memory_order_relaxed)) {
+    if (atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acquire, memory_order_relaxed)) {
         t->since = vt_now() & ~VT_MEASURED;
         t->timer.deadline = deadline; /* never armed: for who looks from outside */
         /* A section no longer: a handler may run while we sleep. */
@@ -194,7 +192,7 @@ struct waiter {
     const void *addr;
     struct bucket *_Atomic bucket; /* changes at a requeue, under both locks */
     uint32_t bits;
-    uint32_t priority; /* of a thread with a real-time policy, when it began to wait, as in the kernel's futex; else 0 */
+    uint32_t priority;      /* of a thread with a real-time policy, when it began to wait, as in the kernel's futex; else 0 */
     _Atomic uint32_t woken; /* enum woken; set with the bucket locked: the waker's last access to the waiter */
     uint32_t process;       /* vt_process when it was queued: after a fork it is in no queue */
 };
@@ -287,8 +285,7 @@ void vt_park_start(void)
 static __attribute__((noinline, cold)) void see(struct waiter *w)
 {
     uint32_t nothing = SEEN_NOTHING;
-    if (!atomic_compare_exchange_strong_explicit(&seen, &nothing, SEEN_WAITERS, memory_order_relaxed,
-                                                 memory_order_relaxed) &&
+    if (!atomic_compare_exchange_strong_explicit(&seen, &nothing, SEEN_WAITERS, memory_order_relaxed, memory_order_relaxed) &&
         nothing == SEEN_REALTIME)
         w->priority = w->thread->kind == VT_VIRTUAL ? base_priority : own_priority();
 }
@@ -368,8 +365,8 @@ static void set_wait_on(struct vt_thread *t, const void *addr)
     __atomic_store_n(&t->wait_on, addr, __ATOMIC_RELAXED);
 }
 
-int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
-               uint32_t bits, unsigned flags)
+int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline, uint32_t bits,
+               unsigned flags)
 {
     struct vt_thread *t = vt_enter();
     struct bucket *b = bucket_of(addr);

@@ -44,11 +44,11 @@ void vt_yield(void);
 /* Brings near the processor what t, which is about to be unblocked or to run, will touch when it goes on. */
 void vt_prefetch_thread(const struct vt_thread *t);
 
-enum vt_park_flags { /* what ends the wait with EINTR */
-    VT_PARK_CANCELLABLE = 1,   /* a cancellation */
-    VT_PARK_RESTARTABLE = 3,   /* and a handler without SA_RESTART */
-    VT_PARK_INTERRUPTIBLE = 7, /* and any other handler */
-    VT_PARK_CLOCK = 8,         /* the deadline is by a clock that may be set: vt_park_clock */
+enum vt_park_flags {                            /* what ends the wait with EINTR */
+                     VT_PARK_CANCELLABLE = 1,   /* a cancellation */
+                     VT_PARK_RESTARTABLE = 3,   /* and a handler without SA_RESTART */
+                     VT_PARK_INTERRUPTIBLE = 7, /* and any other handler */
+                     VT_PARK_CLOCK = 8,         /* the deadline is by a clock that may be set: vt_park_clock */
 };
 
 /* Added to the flags of a wait, it makes the deadline one by this clock, which the wait then follows where it is set. For
@@ -85,8 +85,8 @@ int vt_sleep(uint64_t deadline, unsigned flags);
 /* The general form: with the bucket locked, check(arg) decides whether to wait at all (false: EAGAIN; NULL: yes);
  * queued and with the lock released, but before sleeping, then(arg) runs (to release a mutex; may be NULL). check must
  * not block nor call anything of this header. */
-int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
-               uint32_t bits, unsigned flags);
+int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline, uint32_t bits,
+               unsigned flags);
 
 /* Wakes up to max waiters of addr whose bits meet these, in the order of the queue; returns how many. */
 unsigned vt_unpark(const void *addr, unsigned max, uint32_t bits);
@@ -100,8 +100,8 @@ void vt_unpark_one(const void *addr, bool (*under)(void *arg, uint32_t bits, boo
 /* Wakes up to wake waiters of from and moves up to move further ones to the queue of to, in order. check as above,
  * with both buckets locked. Returns the number woken plus moved, or -1 when check said no; *woken gets the number
  * woken (may be NULL). A moved waiter that times out or is interrupted leaves the queue of to. */
-int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned move, bool (*check)(void *),
-                      void *arg, unsigned *woken);
+int vt_unpark_requeue(const void *from, const void *to, unsigned wake, unsigned move, bool (*check)(void *), void *arg,
+                      unsigned *woken);
 
 /* In a forked child: nobody waits. Who was waiting when its handler forked goes on waiting, alone, when that returns. */
 void vt_park_fork_child(void);

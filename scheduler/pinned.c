@@ -13,9 +13,9 @@
 
 #define VT_PINNED_STACK ((size_t)64 << 10)
 /* How often the notes are looked at, and how often lines of one kind are printed. */
-#define VT_LOOK_EVERY   UINT64_C(50000000)
-#define VT_PRINT_EVERY  UINT64_C(1000000000)
-#define VT_GROUPS       32
+#define VT_LOOK_EVERY  UINT64_C(50000000)
+#define VT_PRINT_EVERY UINT64_C(1000000000)
+#define VT_GROUPS      32
 
 /* Hand-offs that have ended and took longer than the threshold, since they were last printed: by cause and start routine, as
  * threads that begin alike mostly do alike. What does not fit counts with the last. */

@@ -118,8 +118,7 @@ static void mount(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
         if (__builtin_expect(t->since & VT_MEASURED, 0))
             measured(p, t->since);
         t->since = vt_place_clock(p);
-        atomic_store_explicit(&p->mounts, atomic_load_explicit(&p->mounts, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+        atomic_store_explicit(&p->mounts, atomic_load_explicit(&p->mounts, memory_order_relaxed) + 1, memory_order_relaxed);
     }
     if (__builtin_expect(c->kernel_mask != t->sigmask, 0))
         take_mask(c, t);
@@ -290,8 +289,7 @@ struct vt_place *vt_place_take_unattended(struct vt_place *p)
 {
     struct vt_place *found = NULL;
     vt_lock(&vt_sched.idle_lock);
-    if (p && atomic_load_explicit(&p->idle, memory_order_relaxed) &&
-        !atomic_load_explicit(&p->carrier, memory_order_relaxed)) {
+    if (p && atomic_load_explicit(&p->idle, memory_order_relaxed) && !atomic_load_explicit(&p->carrier, memory_order_relaxed)) {
         found = p;
     } else {
         for (struct vt_place *q = vt_sched.idle; q && !found; q = q->idle_next)
@@ -351,8 +349,7 @@ void vt_wake_idle(void)
         unsigned none = 0;
         if (atomic_load_explicit(&vt_sched.nidle, memory_order_seq_cst) == 0 ||
             atomic_load_explicit(&vt_sched.searching, memory_order_seq_cst) != 0 ||
-            !atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst,
-                                                     memory_order_relaxed))
+            !atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst, memory_order_relaxed))
             return;
         vt_chaos();
         if (call_one())
@@ -393,8 +390,8 @@ bool vt_adopt_orphans(void)
     bool some = false;
     for (unsigned i = 0; i < vt_sched.nplaces; i++) {
         struct vt_place *p = &vt_sched.places[i];
-        if (atomic_load_explicit(&p->idle, memory_order_relaxed) &&
-            !atomic_load_explicit(&p->carrier, memory_order_relaxed) && vt_place_needs_carrier(p)) {
+        if (atomic_load_explicit(&p->idle, memory_order_relaxed) && !atomic_load_explicit(&p->carrier, memory_order_relaxed) &&
+            vt_place_needs_carrier(p)) {
             vt_wake_place(p);
             some |= atomic_load_explicit(&p->idle, memory_order_relaxed) &&
                     !atomic_load_explicit(&p->carrier, memory_order_relaxed);
@@ -492,8 +489,7 @@ static struct vt_task *steal_next(struct vt_place *victim)
         vt_cpu_relax();
     /* Only a hint: if the slot was emptied and filled with the same thread meanwhile, it is as good to take. */
     if (atomic_load_explicit(&victim->mounts, memory_order_relaxed) != mounts ||
-        !atomic_compare_exchange_strong_explicit(&victim->next, &task, NULL, memory_order_acquire,
-                                                 memory_order_relaxed))
+        !atomic_compare_exchange_strong_explicit(&victim->next, &task, NULL, memory_order_acquire, memory_order_relaxed))
         return NULL;
     victim->solo_wait = 0; /* races with the owner, for a guess */
     return task;
@@ -516,8 +512,7 @@ static struct vt_thread *steal(struct vt_carrier *c, struct vt_place *p)
         struct vt_place *victim = &vt_sched.places[(start + i) % n];
         struct vt_task *first;
         unsigned got;
-        if (victim != p && vt_runq_len(&victim->runq) &&
-            (got = vt_runq_steal(&victim->runq, &p->runq, &first)) != 0) {
+        if (victim != p && vt_runq_len(&victim->runq) && (got = vt_runq_steal(&victim->runq, &p->runq, &first)) != 0) {
             p->stats.steals += got;
             return (struct vt_thread *)first;
         }
@@ -543,8 +538,7 @@ static bool spin(struct vt_carrier *c, struct vt_place *p)
     if (!c->soon)
         return false;
     if (!c->searching) {
-        if (!atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst,
-                                                     memory_order_relaxed))
+        if (!atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst, memory_order_relaxed))
             return false;
         c->searching = true;
     }
@@ -697,8 +691,8 @@ void vt_yield(void)
         return;
     }
     p->stats.yields++;
-    bool others = vt_runq_len(&p->runq) || atomic_load_explicit(&p->next, memory_order_relaxed) ||
-                  vt_globq_len(&vt_sched.globq);
+    bool others =
+        vt_runq_len(&p->runq) || atomic_load_explicit(&p->next, memory_order_relaxed) || vt_globq_len(&vt_sched.globq);
     uint64_t due = others ? VT_NEVER : atomic_load_explicit(&p->due, memory_order_relaxed);
     if (others || vt_ring_stirs(p) || (due != VT_NEVER && due <= vt_now())) {
         vt_unmount(t, requeue);

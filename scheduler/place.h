@@ -28,8 +28,8 @@ struct vt_ring;
 /* Counters of one place; owner only, read by anyone for statistics. */
 #define VT_DELAYS 40 /* bucket n: below 2^n ns, and not below half of that */
 struct vt_place_stats {
-    uint64_t direct;      /* threads mounted straight from another one */
-    uint64_t parks[16];   /* threads that blocked, by enum vt_wait_kind */
+    uint64_t direct;    /* threads mounted straight from another one */
+    uint64_t parks[16]; /* threads that blocked, by enum vt_wait_kind */
     uint64_t yields;
     uint64_t steals;      /* threads taken from other places */
     uint64_t timers;      /* timers that expired */
@@ -91,11 +91,11 @@ static inline uint64_t vt_place_clock(const struct vt_place *p)
 struct vt_pin {
     const char *_Atomic what; /* its cause, a static text; NULL: there is none */
     uint64_t since;
-    unsigned serial, said;    /* which it is; which was last told of */
+    unsigned serial, said; /* which it is; which was last told of */
 };
 
-/* In a carrier's kernel_mask, which has no room for it otherwise: that signal (libc's for setuid) is never blocked. The next mount
- * looks at what has been put off. */
+/* In a carrier's kernel_mask, which has no room for it otherwise: that signal (libc's for setuid) is never blocked. The next
+ * mount looks at what has been put off. */
 #define VT_PUT_OFF (UINT64_C(1) << (VT_SIGSETXID - 1))
 
 struct vt_carrier {
@@ -112,19 +112,19 @@ struct vt_carrier {
     _Atomic bool out;                           /* its thread blocks, or did when it lost the place; counted in nout */
     void (*after)(struct vt_carrier *, void *); /* what the context switched to does first */
     void *after_arg;
-    _Atomic uint64_t cpu_mark;                  /* its processor time at the mount, 0: not known (cputime.h) */
-    _Atomic uint32_t cpu_changes;               /* odd while cpu_mark and the thread's account change */
-    uint64_t kernel_mask;                       /* the kernel thread's signal mask, and VT_PUT_OFF */
-    _Atomic unsigned again;                         /* how many of them are the program's, not kicks; at the most */
-    uint64_t put_off;                           /* signals that may be pending for the kernel thread since they were put off */
-    void *alt_stack;                            /* the kernel thread's alternate stack */
-    _Atomic uint32_t wake;                      /* futex word of a spare */
+    _Atomic uint64_t cpu_mark;    /* its processor time at the mount, 0: not known (cputime.h) */
+    _Atomic uint32_t cpu_changes; /* odd while cpu_mark and the thread's account change */
+    uint64_t kernel_mask;         /* the kernel thread's signal mask, and VT_PUT_OFF */
+    _Atomic unsigned again;       /* how many of them are the program's, not kicks; at the most */
+    uint64_t put_off;             /* signals that may be pending for the kernel thread since they were put off */
+    void *alt_stack;              /* the kernel thread's alternate stack */
+    _Atomic uint32_t wake;        /* futex word of a spare */
     struct vt_carrier *spare_next;
-    bool tainted;                               /* its kernel thread is not as others any more: it ends with its thread */
-    bool clean;                                 /* it has never had a place, so the kernel has no requests in its name */
-    struct vt_thread *bound;                    /* what it is to run without a place, given to it as a place is */
-    struct vt_carrier *all_next;                /* in vt_sched.carriers */
-    struct vt_pin pin;                          /* pinned.c's */
+    bool tainted;                /* its kernel thread is not as others any more: it ends with its thread */
+    bool clean;                  /* it has never had a place, so the kernel has no requests in its name */
+    struct vt_thread *bound;     /* what it is to run without a place, given to it as a place is */
+    struct vt_carrier *all_next; /* in vt_sched.carriers */
+    struct vt_pin pin;           /* pinned.c's */
     pid_t tid;
     unsigned index;
 };
@@ -136,24 +136,24 @@ struct vt_sched {
     unsigned nplaces;
     struct vt_globq globq;
 
-    alignas(64) _Atomic unsigned nidle;     /* places on the idle list */
-    _Atomic unsigned searching;             /* carriers that were woken to look for work and have none yet: 0 or 1 */
-    alignas(64) struct vt_lock idle_lock;   /* idle, nidle and every place's idle */
+    alignas(64) _Atomic unsigned nidle;   /* places on the idle list */
+    _Atomic unsigned searching;           /* carriers that were woken to look for work and have none yet: 0 or 1 */
+    alignas(64) struct vt_lock idle_lock; /* idle, nidle and every place's idle */
     struct vt_place *idle;
 
     alignas(64) struct vt_lock spare_lock;
-    struct vt_carrier *spares, *clean;          /* those that are clean apart, for bound threads */
-    struct vt_carrier *retired;                 /* without a kernel thread, to be used again */
-    struct vt_carrier *fresh;                   /* never used yet, in one piece of memory */
+    struct vt_carrier *spares, *clean; /* those that are clean apart, for bound threads */
+    struct vt_carrier *retired;        /* without a kernel thread, to be used again */
+    struct vt_carrier *fresh;          /* never used yet, in one piece of memory */
     unsigned nfresh;
-    struct vt_task_list binding;                /* threads that wait for a clean carrier */
-    struct vt_carrier *carriers;            /* all; under spare_lock */
+    struct vt_task_list binding; /* threads that wait for a clean carrier */
+    struct vt_carrier *carriers; /* all; under spare_lock */
     /* Ids of kernel threads of the library that are no carriers, of the first so many. They never end. */
     _Atomic pid_t staff[VT_STAFF];
     _Atomic unsigned nstaff;
-    unsigned ncarriers;                     /* under spare_lock */
-    unsigned max_carriers;                  /* how many may be in use besides those that are out */
-    _Atomic unsigned nout;                  /* carriers whose thread blocks: as many kernel threads as there were natively */
+    unsigned ncarriers;    /* under spare_lock */
+    unsigned max_carriers; /* how many may be in use besides those that are out */
+    _Atomic unsigned nout; /* carriers whose thread blocks: as many kernel threads as there were natively */
 };
 
 extern struct vt_sched vt_sched;
@@ -168,7 +168,8 @@ extern struct vt_host vt_host;
 /* Starts a detached kernel thread with all signals blocked. 0 or an errno. Kernel threads only, not in a section. */
 int vt_kernel_thread(void *(*main)(void *), void *arg, size_t stack);
 
-/* The id of the keeper, which has made all carriers (but the first, as it was made itself); 0 if it does not run. Any thread. */
+/* The id of the keeper, which has made all carriers (but the first, as it was made itself); 0 if it does not run. Any thread.
+ */
 pid_t vt_keeper(void);
 
 /* Lets the keeper look at what is wanted of it. Any thread, also in a section. */
@@ -259,8 +260,7 @@ void vt_say_limit(void);
 
 /* Takes p from c, whose thread t has been running since the mount numbered mounts, and gives it to a spare. False if t is
  * in a section or has been left meanwhile. how: what t does meanwhile. The monitor. */
-bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_thread *t, uint64_t mounts,
-                           enum vt_stuck how);
+bool vt_handoff_by_monitor(struct vt_place *p, struct vt_carrier *c, struct vt_thread *t, uint64_t mounts, enum vt_stuck how);
 
 /* Whether p needs a carrier now. Any thread, a hint unless p is unattended. */
 bool vt_place_needs_carrier(const struct vt_place *p);

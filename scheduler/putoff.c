@@ -57,8 +57,8 @@ bool vt_signal_put_off(int sig, siginfo_t *info, void *context)
     ucontext_t *uc = context;
     uint64_t bit = UINT64_C(1) << (sig - 1);
     uint64_t mask = *(uint64_t *)(void *)&uc->uc_sigmask;
-    /* Where several come at once the kernel puts one handler's frame on another's, and one may interrupt the next here: the mask
-     * is that of the lowest, which leaves here last. All others have more. */
+    /* Where several come at once the kernel puts one handler's frame on another's, and one may interrupt the next here: the
+     * mask is that of the lowest, which leaves here last. All others have more. */
     bool first = atomic_exchange_explicit(&t->deferred, bit, memory_order_relaxed) == 0;
     if (!c)
         t->sigmask = first ? mask : t->sigmask & mask;
@@ -269,7 +269,7 @@ void vt_mask_lend(struct vt_thread *t, uint64_t set)
 {
     t->own_mask = t->sigmask;
     t->lent = true;
-    t->sigmask = set & ~(UINT64_C(3) << 31); /* libc's own signals */
+    t->sigmask = set & ~(UINT64_C(3) << 31);   /* libc's own signals */
     atomic_thread_fence(memory_order_seq_cst); /* as in vt_signal_mask_is */
     if (atomic_load_explicit(&t->pending, memory_order_relaxed) & ~t->sigmask)
         atomic_store_explicit(&t->deferred, 1, memory_order_relaxed);

@@ -32,12 +32,12 @@ int vt_signal_offer(struct vt_thread *t, const siginfo_t *info);
 /* To be asked by every handler next: false if the signal was meant for a thread that this kernel thread no longer runs. */
 bool vt_signal_mine(int sig, siginfo_t *info);
 
-/* Sends to the process again what has come to the wrong kernel thread. By whom it was sent is lost where the kernel lets only the
- * sender say so. Async-signal-safe. */
+/* Sends to the process again what has come to the wrong kernel thread. By whom it was sent is lost where the kernel lets only
+ * the sender say so. Async-signal-safe. */
 void vt_signal_send_again(int sig, const siginfo_t *info);
 
-/* The calling carrier, with signals blocked, is not going to run a thread soon that lets in what mask has: what it has put off of
- * that is sent to the process again. */
+/* The calling carrier, with signals blocked, is not going to run a thread soon that lets in what mask has: what it has put off
+ * of that is sent to the process again. */
 void vt_signal_give_back(struct vt_carrier *c, uint64_t mask);
 
 /* Lends t, the calling virtual thread, a mask for a wait, as ppoll and sigsuspend have one. What it lets in is taken when the

@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
-/* In libc.so.6 since 2.34, and in libdl.so.2 before; in both under the first version there was on x86-64. Weak, as whatever else
- * not every libc has: a loader that misses a symbol of a preloaded object ends the program. */
+/* In libc.so.6 since 2.34, and in libdl.so.2 before; in both under the first version there was on x86-64. Weak, as whatever
+ * else not every libc has: a loader that misses a symbol of a preloaded object ends the program. */
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
 extern __typeof__(dlsym) dlsym __attribute__((weak));
@@ -17,16 +17,16 @@ extern void *__libc_dlsym(void *, const char *) __attribute__((weak));
 /* In the order of a program's objects: libpthread and what else has libc's names was in front of libc. */
 static void *old_look_up(const char *name)
 {
-    static const char *const objects[] = {"libpthread.so.0", "libdl.so.2", "librt.so.1", "libanl.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
-                                          "libc.so.6"};
+    static const char *const objects[] = {"libpthread.so.0", "libdl.so.2",           "librt.so.1", "libanl.so.1",
+                                          "libresolv.so.2",  "ld-linux-x86-64.so.2", "libc.so.6"};
     void *fn = NULL;
     for (unsigned i = 0; i < sizeof objects / sizeof *objects && !fn; i++) {
         void *object = __libc_dlopen_mode(objects[i], RTLD_LAZY | RTLD_NOLOAD | FROM_LIBC);
         if (object)
             fn = __libc_dlsym(object, name);
     }
-    /* Where no object has it, one that asks whether libpthread is there by a weak reference has been told so by the name that the
-     * library exports (libdl does that with pthread_once): then let it be there. */
+    /* Where no object has it, one that asks whether libpthread is there by a weak reference has been told so by the name that
+     * the library exports (libdl does that with pthread_once): then let it be there. */
     void *object = fn ? NULL : __libc_dlopen_mode("libpthread.so.0", RTLD_LAZY | FROM_LIBC);
     return object ? __libc_dlsym(object, name) : fn;
 }

@@ -23,11 +23,11 @@ void vt_real_find_all(void);
 void *vt_dlsym(void *handle, const char *name);
 
 /* vt_real(read)(fd, buf, n): calls libc's read. */
-#define vt_real(fn)                                                                                          \
-    __extension__({                                                                                          \
-        static struct vt_real_entry entry_ __attribute__((section("vt_real"), used)) = {#fn, NULL};          \
-        void *fn_ = atomic_load_explicit(&entry_.function, memory_order_relaxed);                            \
-        (__typeof__(&fn))(fn_ ? fn_ : vt_real_find(&entry_));                                                \
+#define vt_real(fn)                                                                                                            \
+    __extension__({                                                                                                            \
+        static struct vt_real_entry entry_ __attribute__((section("vt_real"), used)) = {#fn, NULL};                            \
+        void *fn_ = atomic_load_explicit(&entry_.function, memory_order_relaxed);                                              \
+        (__typeof__(&fn))(fn_ ? fn_ : vt_real_find(&entry_));                                                                  \
     })
 
 #endif

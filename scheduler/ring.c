@@ -11,8 +11,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <liburing.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@
 #define VT_SQ_ENTRIES 256
 #define VT_CQ_ENTRIES 4096
 /* Submit in between when so many wait: the rest of the batch gains little more. */
-#define VT_SQ_BATCH   64
+#define VT_SQ_BATCH 64
 
 /* What the events of ops that watch by the program's number carry: bit 0 tells them from addresses, then the number, then the
  * serial, which is never 0. */
@@ -49,13 +49,13 @@ struct vt_ring {
     struct vt_own set;   /* the ring's, or the epoll set's, descriptor */
     bool armed;          /* the read of wake_fd is under way */
     struct vt_lock mail_lock;
-    struct vt_op *_Atomic mail; /* ops of this ring that others want cancelled */
-    uint64_t serial;            /* back end epoll: of the last op that watches by the program's number */
+    struct vt_op *_Atomic mail;                /* ops of this ring that others want cancelled */
+    uint64_t serial;                           /* back end epoll: of the last op that watches by the program's number */
     struct vt_op *borrowed[VT_BORROWED_LISTS]; /* those under way, the newest first, by that number */
 };
 
 static enum vt_io_backend backend;
-static uint64_t operations;  /* those of the first 64 that the kernel knows */
+static uint64_t operations; /* those of the first 64 that the kernel knows */
 
 /* Few programs use more than one mask for all their waits. Entries are never taken back. */
 #define VT_SIGNAL_FDS 8
@@ -354,7 +354,8 @@ static void reap_uring(struct vt_place *p)
     struct vt_ring *r = p->ring;
     struct io_uring_cqe *cqe;
     unsigned head, n = 0;
-    io_uring_for_each_cqe(&r->uring, head, cqe) {
+    io_uring_for_each_cqe(&r->uring, head, cqe)
+    {
         n++;
         if (cqe->user_data == TAG_WAKE)
             r->armed = false;
@@ -433,8 +434,8 @@ static int watch_duplicate(struct vt_ring *r, struct vt_op *op, int fd, uint32_t
     do {
         if ((err = vt_own_dup(&op->own, fd)) != 0)
             return err;
-        err = control(r, EPOLL_CTL_ADD, atomic_load_explicit(&op->own.fd, memory_order_relaxed), events,
-                      (uint64_t)(uintptr_t)op);
+        err =
+            control(r, EPOLL_CTL_ADD, atomic_load_explicit(&op->own.fd, memory_order_relaxed), events, (uint64_t)(uintptr_t)op);
         vt_own_done(&op->own);
         if (err)
             vt_own_drop(&op->own, NULL);

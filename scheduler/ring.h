@@ -24,17 +24,17 @@ enum vt_io_backend {
 /* A request under way; on the stack of the thread that waits for it. */
 struct vt_op {
     struct vt_thread *thread;
-    struct vt_place *place;    /* whose ring has it */
-    struct vt_op *mail_next;   /* in the mailbox of that place */
-    _Atomic uint32_t done;     /* res is valid; the last access of the ring to the op */
+    struct vt_place *place;     /* whose ring has it */
+    struct vt_op *mail_next;    /* in the mailbox of that place */
+    _Atomic uint32_t done;      /* res is valid; the last access of the ring to the op */
     _Atomic uint32_t mail_done; /* the owner has dealt with the mail: its last access to the op */
     int32_t res;
-    uint32_t events;           /* epoll only, as the next ones */
-    int32_t borrowed;          /* what is watched is the program's own number; or -1: own */
-    uint64_t serial;           /* borrowed: tells its events from those of requests that are over */
-    struct vt_op *next;        /* borrowed: in the ring's list */
+    uint32_t events;    /* epoll only, as the next ones */
+    int32_t borrowed;   /* what is watched is the program's own number; or -1: own */
+    uint64_t serial;    /* borrowed: tells its events from those of requests that are over */
+    struct vt_op *next; /* borrowed: in the ring's list */
     struct vt_own own;
-    bool mailed;               /* set by the thread that waits, under the mailbox's lock */
+    bool mailed; /* set by the thread that waits, under the mailbox's lock */
 };
 
 /* Chooses the back end: tries io_uring unless told otherwise. 0 or an errno. Once, any thread. */

@@ -26,8 +26,7 @@ static void put(struct vt_runq *q, uint64_t i, struct vt_task *t)
 /* Takes n tasks from head on; on failure *head is the new one. */
 static bool take(struct vt_runq *q, uint64_t *head, uint64_t n)
 {
-    return atomic_compare_exchange_weak_explicit(&q->head, head, *head + n, memory_order_release,
-                                                 memory_order_relaxed);
+    return atomic_compare_exchange_weak_explicit(&q->head, head, *head + n, memory_order_release, memory_order_relaxed);
 }
 
 /* The owner's tail: nobody else writes it. */

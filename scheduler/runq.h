@@ -31,9 +31,9 @@ struct vt_task_list {
     size_t count;
 };
 
-#define VT_TASK_LIST_INIT                                                                                    \
-    {                                                                                                        \
-        NULL, NULL, 0                                                                                        \
+#define VT_TASK_LIST_INIT                                                                                                      \
+    {                                                                                                                          \
+        NULL, NULL, 0                                                                                                          \
     }
 
 static inline void vt_task_list_push(struct vt_task_list *l, struct vt_task *t)

@@ -73,8 +73,7 @@ static int become_tool(void *arg)
     char *none[] = {NULL};
     long fd = 2;
     if (vt_config.dump_file) {
-        fd = vt_sys4(SYS_openat, AT_FDCWD, (long)vt_config.dump_file,
-                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        fd = vt_sys4(SYS_openat, AT_FDCWD, (long)vt_config.dump_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (fd < 0) {
             r->file = true;
             r->error = fd;
@@ -109,8 +108,7 @@ static int stand_between(void *arg)
 static bool must_permit(void)
 {
     char mode = '0';
-    long fd =
-        vt_sys4(SYS_openat, AT_FDCWD, (long)"/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC, 0);
+    long fd = vt_sys4(SYS_openat, AT_FDCWD, (long)"/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return false;
     vt_sys3(SYS_read, fd, (long)&mode, 1);

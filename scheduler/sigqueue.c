@@ -30,8 +30,7 @@ static struct vt_sigitem *forked_items;
 static struct vt_thread *begin(void)
 {
     struct vt_thread *me = vt_current();
-    atomic_store_explicit(&me->crit, atomic_load_explicit(&me->crit, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    atomic_store_explicit(&me->crit, atomic_load_explicit(&me->crit, memory_order_relaxed) + 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     vt_lock(&lock);
     return me;
@@ -41,8 +40,7 @@ static void end(struct vt_thread *me)
 {
     vt_unlock(&lock);
     atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&me->crit, atomic_load_explicit(&me->crit, memory_order_relaxed) - 1,
-                          memory_order_release);
+    atomic_store_explicit(&me->crit, atomic_load_explicit(&me->crit, memory_order_relaxed) - 1, memory_order_release);
 }
 
 static struct vt_sigitem *get(void)
@@ -93,8 +91,7 @@ int vt_sigqueue_add(struct vt_thread *t, const siginfo_t *info, bool shared)
     if (info->si_signo >= VT_REAL_TIME) {
         if (!may_queue() || !(item = get()))
             err = EAGAIN;
-    } else if (!(atomic_load_explicit(&t->pending, memory_order_relaxed) & bit) ||
-               !is_there(t, info->si_signo, shared)) {
+    } else if (!(atomic_load_explicit(&t->pending, memory_order_relaxed) & bit) || !is_there(t, info->si_signo, shared)) {
         item = get(); /* without, it comes without knowing from whom */
     }
     if (item) {

@@ -72,21 +72,15 @@ static struct vt_slot_class classes[CLASSES];
 static _Atomic unsigned n_classes;
 static struct vt_lock classes_lock = VT_LOCK_INIT;
 void (*vt_slot_surplus)(void);
-static _Atomic bool surplus; /* it has been called */
+static _Atomic bool surplus;                 /* it has been called */
 static struct vt_slot_class *_Atomic hungry; /* the class of which a pack was cut last */
 
 static struct slab *_Atomic slabs; /* newest first; only grows */
 
-static _Atomic uint64_t peak, reserved, n_slabs, guards[3], guards_missing, deep_stacks, n_made, n_free,
-    n_warm;
+static _Atomic uint64_t peak, reserved, n_slabs, guards[3], guards_missing, deep_stacks, n_made, n_free, n_warm;
 
-const struct vt_slot_view vt_slot_view = {&n_made,
-                                          &n_free,
-                                          &peak,
-                                          &slabs,
-                                          offsetof(struct slab, next),
-                                          offsetof(struct slab, lo),
-                                          offsetof(struct slab, hi)};
+const struct vt_slot_view vt_slot_view = {
+    &n_made, &n_free, &peak, &slabs, offsetof(struct slab, next), offsetof(struct slab, lo), offsetof(struct slab, hi)};
 
 /* Set at the first slab, under classes_lock. */
 static size_t tls_size;     /* whole pages at the top of a slot, colours included */
@@ -136,8 +130,7 @@ static void init(void)
     uint64_t slots = (uint64_t)info.totalram * info.mem_unit / 64 / (3 * PAGE);
     warm_slots = slots < 1024 ? 1024 : slots > 65536 ? 65536 : slots;
     overcommit_never = read_number("/proc/sys/vm/overcommit_memory", 0) == 2;
-    atomic_store_explicit(&map_budget, (int64_t)(read_number("/proc/sys/vm/max_map_count", 65530) / 2),
-                          memory_order_relaxed);
+    atomic_store_explicit(&map_budget, (int64_t)(read_number("/proc/sys/vm/max_map_count", 65530) / 2), memory_order_relaxed);
     tls_size = round_up(vt_tcb_size() + (COLOURS - 1) * LINE, PAGE);
     vt_tcb_exec_wanted = all_executable;
 }
@@ -196,8 +189,8 @@ static struct vt_slot_class *get_class(size_t stack, size_t guard)
         if (classes[i].stack >= stack && classes[i].guard >= guard && (stack != 0) == (classes[i].stack != 0))
             c = &classes[i];
     for (unsigned i = 0; c && c->stack != stack && i < n; i++)
-        if (classes[i].stack >= stack && classes[i].guard >= guard &&
-            (stack != 0) == (classes[i].stack != 0) && classes[i].stride < c->stride)
+        if (classes[i].stack >= stack && classes[i].guard >= guard && (stack != 0) == (classes[i].stack != 0) &&
+            classes[i].stride < c->stride)
             c = &classes[i];
     vt_unlock(&classes_lock);
     return c;
@@ -256,8 +249,7 @@ static char *map_slab(size_t stride, unsigned *n)
         if (*n == 0)
             return NULL;
         size_t size = *n * stride;
-        long lo =
-            vt_sys6(SYS_mmap, 0, (long)size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        long lo = vt_sys6(SYS_mmap, 0, (long)size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (failed(lo))
             continue;
         vt_sys2(SYS_munlock, lo, (long)size);
@@ -301,8 +293,7 @@ static bool add_slab(struct vt_slot_class *c)
     atomic_fetch_add_explicit(&n_slabs, 1, memory_order_relaxed);
     s->next = atomic_load_explicit(&slabs, memory_order_relaxed);
     /* Release pairs with vt_slot_find: the slab that is found is complete. */
-    while (!atomic_compare_exchange_weak_explicit(&slabs, &s->next, s, memory_order_release,
-                                                  memory_order_relaxed))
+    while (!atomic_compare_exchange_weak_explicit(&slabs, &s->next, s, memory_order_release, memory_order_relaxed))
         ;
     atomic_thread_fence(memory_order_seq_cst);
     if (!executable && vt_tcb_exec_stack())
@@ -416,12 +407,10 @@ static struct vt_slot *cut_pack(struct vt_slot_class *c, unsigned n)
 
 static void note_peak(void)
 {
-    uint64_t used = atomic_load_explicit(&n_made, memory_order_relaxed) -
-                    atomic_load_explicit(&n_free, memory_order_relaxed);
+    uint64_t used = atomic_load_explicit(&n_made, memory_order_relaxed) - atomic_load_explicit(&n_free, memory_order_relaxed);
     uint64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
     while (used < (1ull << 63) && used > most &&
-           !atomic_compare_exchange_weak_explicit(&peak, &most, used, memory_order_relaxed,
-                                                  memory_order_relaxed))
+           !atomic_compare_exchange_weak_explicit(&peak, &most, used, memory_order_relaxed, memory_order_relaxed))
         ;
 }
 
@@ -586,8 +575,7 @@ static void give_pack(struct vt_slot_class *c, struct vt_slot *pack, unsigned n)
 {
     unsigned i = 0;
     for (struct vt_slot *slot = pack; slot; slot = slot->next)
-        if (!slot->checked &&
-            (i++ % DEEP_SAMPLE_COLD == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed)))
+        if (!slot->checked && (i++ % DEEP_SAMPLE_COLD == 0 || atomic_load_explicit(&c->alert, memory_order_relaxed)))
             check_deep(c, slot);
     put_pack(c, pack, n);
 }

@@ -41,15 +41,15 @@ struct vt_slot {
                                   stack ends */
     size_t stack_size;         /* at least what was asked for, in whole pages, at most hi - lo */
     void *tp;                  /* valid if tcb_ready */
-    struct vt_slot *next; /* of the owner: free lists here, whatever it likes in the owner of a slot in use */
+    struct vt_slot *next;      /* of the owner: free lists here, whatever it likes in the owner of a slot in use */
     struct vt_slot *next_pack; /* of the first of a pack, on a class's list */
-    char *top;            /* TLS and TCB end here */
-    uint32_t guard_size;  /* bytes, below stack_lo; 0 if there is none */
+    char *top;                 /* TLS and TCB end here */
+    uint32_t guard_size;       /* bytes, below stack_lo; 0 if there is none */
     uint16_t class_index;
-    uint16_t uses;  /* how often it was put; wraps */
+    uint16_t uses;   /* how often it was put; wraps */
     uint16_t packed; /* of the first of a pack: how many there are */
-    uint8_t guard;  /* enum vt_guard */
-    bool tcb_ready; /* a thread has used and left the TCB */
+    uint8_t guard;   /* enum vt_guard */
+    bool tcb_ready;  /* a thread has used and left the TCB */
     bool in_use;
     bool wrapped; /* the stack is the caller's */
     bool checked; /* for deep use, since its last */

@@ -31,8 +31,8 @@ void vt_count_handoff(const char *what, const struct vt_thread *t)
     VT_PROBE2(handoff, t->tid, what);
     for (; i < VT_CAUSES - 1; i++) {
         const char *there = atomic_load_explicit(&causes[i].what, memory_order_relaxed);
-        if (!there && atomic_compare_exchange_strong_explicit(&causes[i].what, &there, what,
-                                                              memory_order_relaxed, memory_order_relaxed))
+        if (!there &&
+            atomic_compare_exchange_strong_explicit(&causes[i].what, &there, what, memory_order_relaxed, memory_order_relaxed))
             break;
         if (there == what)
             break;
@@ -43,8 +43,7 @@ void vt_count_handoff(const char *what, const struct vt_thread *t)
 void vt_count_peak(void)
 {
     uint64_t now = vt_threads_living(), old = atomic_load_explicit(&peak, memory_order_relaxed);
-    while (now > old && !atomic_compare_exchange_weak_explicit(&peak, &old, now, memory_order_relaxed,
-                                                               memory_order_relaxed))
+    while (now > old && !atomic_compare_exchange_weak_explicit(&peak, &old, now, memory_order_relaxed, memory_order_relaxed))
         ;
 }
 
@@ -97,11 +96,10 @@ uint64_t vt_delay_share(const uint64_t *delay, unsigned per_mille)
 static void print_parks(int fd, const struct vt_place_stats *sum)
 {
     static const char *const kinds[VT_WAIT_KINDS] = {
-        [VT_WAIT_OTHER] = "other",   [VT_WAIT_FUTEX] = "futex", [VT_WAIT_SLEEP] = "sleep",
-        [VT_WAIT_MUTEX] = "mutex",   [VT_WAIT_COND] = "cond",   [VT_WAIT_RDLOCK] = "rdlock",
-        [VT_WAIT_WRLOCK] = "wrlock", [VT_WAIT_SEM] = "sem",     [VT_WAIT_BARRIER] = "barrier",
-        [VT_WAIT_ONCE] = "once",     [VT_WAIT_JOIN] = "join",   [VT_WAIT_RING] = "operation",
-        [VT_WAIT_READY] = "ready",   [VT_WAIT_POLL] = "poll",   [VT_WAIT_PROXY] = "proxy",
+        [VT_WAIT_OTHER] = "other",     [VT_WAIT_FUTEX] = "futex",   [VT_WAIT_SLEEP] = "sleep",   [VT_WAIT_MUTEX] = "mutex",
+        [VT_WAIT_COND] = "cond",       [VT_WAIT_RDLOCK] = "rdlock", [VT_WAIT_WRLOCK] = "wrlock", [VT_WAIT_SEM] = "sem",
+        [VT_WAIT_BARRIER] = "barrier", [VT_WAIT_ONCE] = "once",     [VT_WAIT_JOIN] = "join",     [VT_WAIT_RING] = "operation",
+        [VT_WAIT_READY] = "ready",     [VT_WAIT_POLL] = "poll",     [VT_WAIT_PROXY] = "proxy",
     };
     uint64_t all = 0;
     for (unsigned i = 0; i < VT_WAIT_KINDS; i++)
@@ -139,8 +137,7 @@ void vt_stats_print(void)
 {
     int fd = 2;
     if (vt_config.stats_file) {
-        fd = (int)vt_sys4(SYS_openat, AT_FDCWD, (long)vt_config.stats_file,
-                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        fd = (int)vt_sys4(SYS_openat, AT_FDCWD, (long)vt_config.stats_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         if (fd < 0) {
             vt_say("VTHREAD_STATS=%s: cannot be opened (error %d); using stderr", vt_config.stats_file, -fd);
             fd = 2;

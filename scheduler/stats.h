@@ -19,7 +19,6 @@ void vt_count_handoff(const char *what, const struct vt_thread *t);
 /* A virtual thread has been made: for the greatest number of living ones. Takes its time. Any thread. */
 void vt_count_peak(void);
 
-
 /* In a forked child. */
 void vt_stats_reset(void);
 

@@ -4,7 +4,7 @@
 #include "sys.h"
 #include "thread.h"
 
-#define PACK       32
+#define PACK 32
 /* Kernel threads that have a stock of their own; the others share one. */
 #define OWN_STOCKS 64
 
@@ -245,7 +245,7 @@ uint64_t vt_threads_living(void)
 
 /* --- fork ------------------------------------------------------------------------------------------------------------ */
 
-static unsigned inherited; /* in a forked child that has not collected them: so many descriptors are the parent's */
+static unsigned inherited;       /* in a forked child that has not collected them: so many descriptors are the parent's */
 static struct vt_thread *caller; /* of the last fork, in its child; NULL if it had no descriptor */
 
 void vt_stock_fork_child(struct vt_thread *me)

@@ -35,8 +35,8 @@ struct vt_stock {
     struct vt_slot_cache slots;
     struct vt_thread *first; /* free descriptors */
     unsigned n;
-    struct vt_thread *spare;          /* a whole pack of them, or NULL */
-    _Atomic uint64_t created, ended;  /* virtual threads; written by who uses the stock */
+    struct vt_thread *spare;         /* a whole pack of them, or NULL */
+    _Atomic uint64_t created, ended; /* virtual threads; written by who uses the stock */
 };
 
 /* The stock for the calling thread me, which is in a section and stays there until vt_stock_end. */

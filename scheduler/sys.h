@@ -52,8 +52,7 @@ static inline long vt_sys4(long n, long a, long b, long c, long d)
 /* Anonymous private memory that is not counted against overcommit; NULL when there is none. */
 static inline void *vt_sys_map(size_t size)
 {
-    long ret = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    long ret = vt_sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return ret < 0 && ret > -4096 ? NULL : (void *)ret;
 }
 
@@ -79,8 +78,8 @@ static inline long vt_sys_futex_wait(const void *word, uint32_t expected, const 
 
 static inline long vt_sys_futex_wait_real(const void *word, uint32_t expected, const struct timespec *until)
 {
-    return vt_sys6(SYS_futex, (long)word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME, expected,
-                   (long)until, 0, FUTEX_BITSET_MATCH_ANY);
+    return vt_sys6(SYS_futex, (long)word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME, expected, (long)until,
+                   0, FUTEX_BITSET_MATCH_ANY);
 }
 
 /* Closes the descriptors from..to of the calling task's table. */

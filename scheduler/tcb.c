@@ -98,7 +98,7 @@ struct desc {
 /* glibc's THREAD_STATE_JOINABLE. */
 #define JOINABLE 2u
 
-#define MAX_KEPT 12
+#define MAX_KEPT  12
 #define MAX_LINES 24
 
 /* Set by vt_tcb_init, constant after. */
@@ -128,8 +128,7 @@ static struct {
     ptrdiff_t err, h_err, resp;
     ptrdiff_t dl_result; /* or 0 if unknown */
     unsigned n_kept;
-    ptrdiff_t
-        kept[MAX_KEPT]; /* words in which libc keeps what it has allocated for a thread; see find_kept */
+    ptrdiff_t kept[MAX_KEPT]; /* words in which libc keeps what it has allocated for a thread; see find_kept */
 
     /* Cache lines that each thread writes, from the thread pointer. */
     unsigned n_lines;
@@ -325,8 +324,8 @@ static bool mods_same(const struct scan *s)
     if (s->n != atomic_load_explicit(&mods.n, memory_order_relaxed))
         return false;
     for (unsigned i = 0; i < s->n; i++)
-        if (old[i].modid != s->mod[i].modid || old[i].rtld_gen != s->mod[i].rtld_gen ||
-            old[i].map != s->mod[i].map || old[i].offset != s->mod[i].offset)
+        if (old[i].modid != s->mod[i].modid || old[i].rtld_gen != s->mod[i].rtld_gen || old[i].map != s->mod[i].map ||
+            old[i].offset != s->mod[i].offset)
             return false;
     return true;
 }
@@ -394,8 +393,7 @@ static char *_Atomic scan_buf;
  * it. */
 static bool refresh(void)
 {
-    struct scan s = {.cap = SCAN_SIZE,
-                     .buf = atomic_exchange_explicit(&scan_buf, NULL, memory_order_acquire)};
+    struct scan s = {.cap = SCAN_SIZE, .buf = atomic_exchange_explicit(&scan_buf, NULL, memory_order_acquire)};
     /* Before the scan: what is loaded during it changes the number again, and is looked at once more. */
     size_t rtld_gen = libc.rtld_gen ? *(const volatile size_t *)libc.rtld_gen : 0;
     for (;;) {
@@ -433,8 +431,8 @@ static bool refresh(void)
     if (wanted && vt_tcb_exec_wanted)
         vt_tcb_exec_wanted();
     char *none = NULL;
-    if (s.cap != SCAN_SIZE || !atomic_compare_exchange_strong_explicit(
-                                  &scan_buf, &none, s.buf, memory_order_release, memory_order_relaxed))
+    if (s.cap != SCAN_SIZE ||
+        !atomic_compare_exchange_strong_explicit(&scan_buf, &none, s.buf, memory_order_release, memory_order_relaxed))
         vt_sys2(SYS_munmap, (long)s.buf, (long)s.cap);
     return ok;
 }
@@ -451,8 +449,7 @@ static int read_adds(struct dl_phdr_info *info, size_t size, void *arg)
 static bool stale(void)
 {
     if (libc.rtld_gen)
-        return *(const volatile size_t *)libc.rtld_gen !=
-               atomic_load_explicit(&mods.rtld_gen, memory_order_acquire);
+        return *(const volatile size_t *)libc.rtld_gen != atomic_load_explicit(&mods.rtld_gen, memory_order_acquire);
     struct scan s = {0};
     libc.iterate_phdr(read_adds, &s);
     vt_lock(&mods.lock);
@@ -532,16 +529,14 @@ again:;
  *
  * Guarded by _dl_stack_cache_lock, a low-level lock of libc: 0 free, 1 held, 2 held and awaited by futex. */
 
-static uint64_t list_epoch =
-    1;                      /* another one after fork, when all nodes but one are stale; under list_lock() */
-static unsigned list_depth; /* dlopens and dlcloses in progress; under list_lock() */
+static uint64_t list_epoch = 1;      /* another one after fork, when all nodes but one are stale; under list_lock() */
+static unsigned list_depth;          /* dlopens and dlcloses in progress; under list_lock() */
 static _Atomic unsigned list_wanted; /* the same, to be looked at without the lock */
 
 static void list_lock(void)
 {
     int expected = 0;
-    if (atomic_compare_exchange_strong_explicit(libc.list_word, &expected, 1, memory_order_acquire,
-                                                memory_order_relaxed))
+    if (atomic_compare_exchange_strong_explicit(libc.list_word, &expected, 1, memory_order_acquire, memory_order_relaxed))
         return;
     while (atomic_exchange_explicit(libc.list_word, 2, memory_order_acquire) != 0)
         vt_sys4(SYS_futex, (long)libc.list_word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 2, 0);
@@ -701,8 +696,7 @@ void vt_tcb_late_tls(void *tp)
         if (mod[i].since > after)
             fill((char *)tp - mod[i].offset, image + mod[i].image, mod[i].filesz, mod[i].memsz);
     /* Release: whoever sees the number sees the blocks. */
-    atomic_store_explicit(&extra(tp)->gen, atomic_load_explicit(&mods.generation, memory_order_relaxed),
-                          memory_order_release);
+    atomic_store_explicit(&extra(tp)->gen, atomic_load_explicit(&mods.generation, memory_order_relaxed), memory_order_release);
     vt_unlock(&mods.lock);
 }
 
@@ -858,8 +852,8 @@ static int make(void *top, unsigned tid, void **out, bool use_stash)
         memset(tp + libc.rseq, 0, 32);
         ((int *)(tp + libc.rseq))[1] = -2;
     }
-    robust(tp)->futex_offset = (long)offsetof(pthread_mutex_t, __data.__lock) -
-                               (long)offsetof(pthread_mutex_t, __data.__list.__next);
+    robust(tp)->futex_offset =
+        (long)offsetof(pthread_mutex_t, __data.__lock) - (long)offsetof(pthread_mutex_t, __data.__list.__next);
     set_fields(tp, tid);
     list_new(tp);
     *out = tp;
@@ -1036,8 +1030,7 @@ void vt_tcb_fork_child(void)
         mods.libc_index = -1;
         atomic_store_explicit(&mods.n, 0, memory_order_relaxed);
         atomic_store_explicit(&mods.rtld_gen, (size_t)-1, memory_order_relaxed);
-        atomic_store_explicit(&mods.seq, (atomic_load_explicit(&mods.seq, memory_order_relaxed) | 1) + 1,
-                              memory_order_relaxed);
+        atomic_store_explicit(&mods.seq, (atomic_load_explicit(&mods.seq, memory_order_relaxed) | 1) + 1, memory_order_relaxed);
     }
     mods.lock = (struct vt_lock)VT_LOCK_INIT;
     if (vt_lock_held(&stash.lock)) {
@@ -1057,13 +1050,11 @@ void vt_tcb_fork_child(void)
 static void unregister_rseq(char *tp)
 {
     /* The lengths that libc registers: the first version's, then what the kernel says it knows. */
-    unsigned size = (unsigned)getauxval(27 /* AT_RSEQ_FEATURE_SIZE */),
-             lengths[] = {32, size, (size + 31) & ~31u};
+    unsigned size = (unsigned)getauxval(27 /* AT_RSEQ_FEATURE_SIZE */), lengths[] = {32, size, (size + 31) & ~31u};
     if (!libc.has_rseq || ((int *)(tp + libc.rseq))[1] < 0) /* cpu_id: not registered */
         return;
     for (unsigned i = 0; i < 3; i++)
-        if (vt_sys4(SYS_rseq, (long)(tp + libc.rseq), lengths[i], 1 /* RSEQ_FLAG_UNREGISTER */, 0x53053053) ==
-            0)
+        if (vt_sys4(SYS_rseq, (long)(tp + libc.rseq), lengths[i], 1 /* RSEQ_FLAG_UNREGISTER */, 0x53053053) == 0)
             return;
 }
 
@@ -1073,8 +1064,7 @@ void vt_tcb_forked(void *tp, unsigned tid, void *kernel_tp)
         unregister_rseq(kernel_tp);
     vt_tcb_set_tid(tp, tid);
     /* Where libc has put it on its list, as if it were a kernel thread's, it need not be put. */
-    atomic_store_explicit(&extra(tp)->listed, node(tp)->next != node(tp) ? list_epoch : 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&extra(tp)->listed, node(tp)->next != node(tp) ? list_epoch : 0, memory_order_relaxed);
 }
 
 void vt_tcb_replace(void *tp, void *by)
@@ -1087,8 +1077,7 @@ void vt_tcb_replace(void *tp, void *by)
     }
     /* libc has looked after its blocks as long as it was there. */
     sync_modules();
-    atomic_store_explicit(&extra(tp)->gen, atomic_load_explicit(&mods.generation, memory_order_acquire),
-                          memory_order_release);
+    atomic_store_explicit(&extra(tp)->gen, atomic_load_explicit(&mods.generation, memory_order_acquire), memory_order_release);
     vt_sys2(SYS_set_robust_list, (long)robust(by), sizeof(struct robust_head));
     vt_sys1(SYS_set_tid_address, (long)((char *)by + (libc.joinstate ? libc.joinstate : libc.tid)));
 }
@@ -1149,8 +1138,7 @@ static bool find_joinstate(void)
             libc.joinstate = param - 16;
     }
     if (vt_sys2(SYS_prctl, 40 /* PR_GET_TID_ADDRESS */, (long)&cleared) == 0 && cleared >= tp &&
-        cleared < tp + libc.sizeof_pthread && cleared != tp + libc.tid &&
-        (!libc.joinstate || cleared != tp + libc.joinstate))
+        cleared < tp + libc.sizeof_pthread && cleared != tp + libc.tid && (!libc.joinstate || cleared != tp + libc.joinstate))
         return false;
     return libc.joinstate || minor < 43;
 }
@@ -1166,8 +1154,8 @@ static bool find_functions(void)
     void (*static_info)(size_t *, size_t *);
     *(void **)&static_info = find("_dl_get_tls_static_info");
     libc.rtld = find("_rtld_global");
-    if (!libc.allocate_tls || !libc.deallocate_tls || !libc.ctype_init || !libc.call_tls_dtors ||
-        !libc.iterate_phdr || !libc.keys || !static_info || !libc.rtld)
+    if (!libc.allocate_tls || !libc.deallocate_tls || !libc.ctype_init || !libc.call_tls_dtors || !libc.iterate_phdr ||
+        !libc.keys || !static_info || !libc.rtld)
         return refuse("the C library is not glibc 2.34 or later");
     static_info(&libc.static_size, &libc.align);
     if (libc.align < 64)
@@ -1184,29 +1172,24 @@ static bool find_fields(void)
     if (!size || !find_field("_thread_db_pthread_list", 128, &libc.list) ||
         !find_field("_thread_db_pthread_tid", 32, &libc.tid) ||
         !find_field("_thread_db_pthread_cancelhandling", 32, &libc.cancelhandling) ||
-        !find_field("_thread_db_pthread_dtvp", 64, &dtvp) ||
-        !find_field("_thread_db_dtv_t_pointer_val", 64, &val) ||
-        !find_field("_thread_db_dtv_t_counter", 64, &counter) ||
-        !find_field("_thread_db_list_t_next", 64, &next) ||
-        !find_field("_thread_db_list_t_prev", 64, &prev) ||
-        !find_field("_thread_db_pthread_key_data_seq", 64, &seq) ||
+        !find_field("_thread_db_pthread_dtvp", 64, &dtvp) || !find_field("_thread_db_dtv_t_pointer_val", 64, &val) ||
+        !find_field("_thread_db_dtv_t_counter", 64, &counter) || !find_field("_thread_db_list_t_next", 64, &next) ||
+        !find_field("_thread_db_list_t_prev", 64, &prev) || !find_field("_thread_db_pthread_key_data_seq", 64, &seq) ||
         !find_field("_thread_db_pthread_key_data_data", 64, &data) ||
         !find_field("_thread_db_pthread_key_struct_seq", 64, &key_seq) ||
         !find_field("_thread_db_pthread_key_struct_destr", 64, &key_destr) ||
-        !find_field("_thread_db_pthread_schedpolicy", 32, &policy) ||
-        !find_desc("_thread_db_pthread_specific", &spec) || !find_desc("_thread_db___pthread_keys", &keys) ||
-        !find_desc("_thread_db_pthread_key_data_level2_data", &level2) ||
+        !find_field("_thread_db_pthread_schedpolicy", 32, &policy) || !find_desc("_thread_db_pthread_specific", &spec) ||
+        !find_desc("_thread_db___pthread_keys", &keys) || !find_desc("_thread_db_pthread_key_data_level2_data", &level2) ||
         !find_desc("_thread_db_dtv_dtv", &dtv))
         return refuse(unknown);
     libc.sizeof_pthread = *size;
     libc.specific = spec.offset;
-    if (dtvp != offsetof(struct head, dtv) || val != 0 || counter != 0 || dtv.bits != 8 * sizeof(union dtv) ||
-        next != 0 || prev != sizeof(void *) || seq != 0 || data != offsetof(struct key_data, data) ||
-        level2.bits != 8 * sizeof(struct key_data) || level2.count != KEYS_PER_BLOCK ||
-        keys.bits != 8 * sizeof(struct key) || keys.count != PTHREAD_KEYS_MAX || key_seq != 0 ||
-        key_destr != offsetof(struct key, destr) || (size_t)spec.bits * spec.count != 64 * KEY_BLOCKS ||
-        libc.sizeof_pthread % 64 != 0 || libc.sizeof_pthread < libc.specific + 8 * KEY_BLOCKS ||
-        libc.static_size < libc.sizeof_pthread)
+    if (dtvp != offsetof(struct head, dtv) || val != 0 || counter != 0 || dtv.bits != 8 * sizeof(union dtv) || next != 0 ||
+        prev != sizeof(void *) || seq != 0 || data != offsetof(struct key_data, data) ||
+        level2.bits != 8 * sizeof(struct key_data) || level2.count != KEYS_PER_BLOCK || keys.bits != 8 * sizeof(struct key) ||
+        keys.count != PTHREAD_KEYS_MAX || key_seq != 0 || key_destr != offsetof(struct key, destr) ||
+        (size_t)spec.bits * spec.count != 64 * KEY_BLOCKS || libc.sizeof_pthread % 64 != 0 ||
+        libc.sizeof_pthread < libc.specific + 8 * KEY_BLOCKS || libc.static_size < libc.sizeof_pthread)
         return refuse(unknown);
 
     /* The calling thread's own descriptor must look as we think. */
@@ -1216,8 +1199,7 @@ static bool find_fields(void)
         return refuse(unknown);
     /* specific_used is the byte behind the array and in front of report_events. */
     size_t report;
-    if (!find_field("_thread_db_pthread_report_events", 8, &report) ||
-        report != libc.specific + 8 * KEY_BLOCKS + 1)
+    if (!find_field("_thread_db_pthread_report_events", 8, &report) || report != libc.specific + 8 * KEY_BLOCKS + 1)
         return refuse(unknown);
     libc.specific_used = report - 1;
     if (!find_joinstate())
@@ -1227,8 +1209,7 @@ static bool find_fields(void)
     void *rhead = NULL;
     size_t rlen = 0;
     libc.robust = libc.cancelhandling - 2 * sizeof(void *) - sizeof(struct robust_head);
-    if (vt_sys3(SYS_get_robust_list, 0, (long)&rhead, (long)&rlen) == 0 && rhead &&
-        (char *)rhead != tp + libc.robust)
+    if (vt_sys3(SYS_get_robust_list, 0, (long)&rhead, (long)&rlen) == 0 && rhead && (char *)rhead != tp + libc.robust)
         return refuse(unknown);
     if (libc.robust != ((libc.tid + sizeof(int) + 7) & ~(size_t)7) + sizeof(void *))
         return refuse(unknown);
@@ -1246,8 +1227,7 @@ static bool find_fields(void)
             return refuse(unknown);
     } else {
         libc.rseq = *rseq;
-        if (libc.rseq > (ptrdiff_t)libc.sizeof_pthread - 32 ||
-            libc.rseq < -(ptrdiff_t)(libc.static_size - libc.sizeof_pthread))
+        if (libc.rseq > (ptrdiff_t)libc.sizeof_pthread - 32 || libc.rseq < -(ptrdiff_t)(libc.static_size - libc.sizeof_pthread))
             return refuse(unknown);
     }
     return true;
@@ -1282,8 +1262,7 @@ static void find_res(void)
         libc.res_area = libc.above;
         libc.above += round_up(sizeof(struct __res_state), 64);
     }
-    libc.size = round_up(libc.static_size - libc.sizeof_pthread, 64) + libc.above +
-                (libc.align > 64 ? libc.align : 0);
+    libc.size = round_up(libc.static_size - libc.sizeof_pthread, 64) + libc.above + (libc.align > 64 ? libc.align : 0);
 }
 
 static bool find_variables(void)
@@ -1298,8 +1277,7 @@ static bool find_variables(void)
         return refuse("the C library's resolver state is elsewhere");
     libc.resp = resp - tp;
     ptrdiff_t low = -(ptrdiff_t)libc.static_size;
-    if (libc.err >= 0 || libc.err < low || libc.h_err >= 0 || libc.h_err < low || libc.resp >= 0 ||
-        libc.resp < low)
+    if (libc.err >= 0 || libc.err < low || libc.h_err >= 0 || libc.h_err < low || libc.resp >= 0 || libc.resp < low)
         return refuse("the C library's variables are not in static TLS");
     return true;
 }
@@ -1310,10 +1288,9 @@ static bool find_modules(void)
     struct desc list, len, next, slots, gen, map;
     const uint32_t *size = find("_thread_db_sizeof_dtv_slotinfo");
     if (!size || !find_desc("_thread_db_rtld_global__dl_tls_dtv_slotinfo_list", &list) ||
-        !find_desc("_thread_db_dtv_slotinfo_list_len", &len) ||
-        !find_desc("_thread_db_dtv_slotinfo_list_next", &next) ||
-        !find_desc("_thread_db_dtv_slotinfo_list_slotinfo", &slots) ||
-        !find_desc("_thread_db_dtv_slotinfo_gen", &gen) || !find_desc("_thread_db_dtv_slotinfo_map", &map) ||
+        !find_desc("_thread_db_dtv_slotinfo_list_len", &len) || !find_desc("_thread_db_dtv_slotinfo_list_next", &next) ||
+        !find_desc("_thread_db_dtv_slotinfo_list_slotinfo", &slots) || !find_desc("_thread_db_dtv_slotinfo_gen", &gen) ||
+        !find_desc("_thread_db_dtv_slotinfo_map", &map) ||
         !find_field("_thread_db_link_map_l_tls_modid", 64, &libc.map_modid) ||
         !find_field("_thread_db_link_map_l_tls_offset", 64, &libc.map_offset))
         return refuse(unknown);
@@ -1334,8 +1311,7 @@ static bool find_modules(void)
         used.offset == list.offset + 56) {
         const size_t *f = (const size_t *)(libc.rtld + list.offset);
         const union dtv *dtv = head(vt_arch_tp())->dtv;
-        if (f[2] <= libc.static_size && f[1] < 4096 && f[5] >= dtv[0].counter &&
-            f[5] < dtv[0].counter + (1 << 24))
+        if (f[2] <= libc.static_size && f[1] < 4096 && f[5] >= dtv[0].counter && f[5] < dtv[0].counter + (1 << 24))
             libc.rtld_gen = &f[5];
     }
     if (!refresh())
@@ -1471,7 +1447,8 @@ static void add_line(ptrdiff_t offset)
 /* The cache lines that a thread's life touches. */
 static void find_lines(void)
 {
-    const size_t fields[] = {0, 64, libc.tid, libc.cancelhandling, libc.robust, libc.specific_used, libc.list, libc.sizeof_pthread};
+    const size_t fields[] = {
+        0, 64, libc.tid, libc.cancelhandling, libc.robust, libc.specific_used, libc.list, libc.sizeof_pthread};
     for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
         add_line((ptrdiff_t)fields[i]);
     if (libc.has_res)

@@ -48,8 +48,8 @@ int vt_tcb_init(void);
 const char *vt_tcb_why(void);
 
 /*
- * Whether vt_tcb_init can be thought to succeed, as far as symbols and offsets tell; else vt_tcb_why() says why not. Before that, on
- * the main thread. Looks up some dozens of symbols, and keeps nothing.
+ * Whether vt_tcb_init can be thought to succeed, as far as symbols and offsets tell; else vt_tcb_why() says why not. Before
+ * that, on the main thread. Looks up some dozens of symbols, and keeps nothing.
  */
 bool vt_tcb_known(void);
 

@@ -61,20 +61,20 @@ enum vt_interrupt {
 /* What a parked thread waits for; what wait_on and wait_detail are then. */
 enum vt_wait_kind {
     VT_WAIT_OTHER = 0,
-    VT_WAIT_FUTEX,   /* the word of a futex() call or of atomic::wait */
+    VT_WAIT_FUTEX, /* the word of a futex() call or of atomic::wait */
     VT_WAIT_SLEEP,
     VT_WAIT_MUTEX,
     VT_WAIT_COND,
-    VT_WAIT_RDLOCK,  /* the rwlock */
+    VT_WAIT_RDLOCK, /* the rwlock */
     VT_WAIT_WRLOCK,
     VT_WAIT_SEM,
     VT_WAIT_BARRIER,
     VT_WAIT_ONCE,
-    VT_WAIT_JOIN,    /* the descriptor of the thread */
-    VT_WAIT_RING,    /* a descriptor number; detail: the io_uring operation */
-    VT_WAIT_READY,   /* a descriptor number; detail: the poll events */
-    VT_WAIT_POLL,    /* the array of struct pollfd; detail: its length */
-    VT_WAIT_PROXY,   /* the mutex that a proxy is to lock */
+    VT_WAIT_JOIN,  /* the descriptor of the thread */
+    VT_WAIT_RING,  /* a descriptor number; detail: the io_uring operation */
+    VT_WAIT_READY, /* a descriptor number; detail: the poll events */
+    VT_WAIT_POLL,  /* the array of struct pollfd; detail: its length */
+    VT_WAIT_PROXY, /* the mutex that a proxy is to lock */
     VT_WAIT_KINDS,
 };
 
@@ -87,72 +87,73 @@ enum vt_stuck {
 
 struct vt_thread {
     /* What a switch and a wait touch comes first. */
-    struct vt_task task;          /* run-queue link; first, so that a task is its thread */
-    _Atomic uint32_t token;       /* vt_block/vt_unblock, see park.h */
-    uint32_t kind;                /* enum vt_kind */
-    _Atomic uint32_t crit;        /* depth of scheduler sections; written by the thread alone, read by the monitor and
-                                     by signal handlers on the same thread */
-    uint32_t tid;                 /* what gettid() says; above every kernel thread's if virtual */
-    struct vt_carrier *carrier;   /* who runs it; virtual and mounted only. Stable while the thread runs */
-    struct vt_context ctx;        /* while not mounted */
-    void *tp;                     /* thread pointer: its TCB */
-    uint64_t sigmask;             /* the kernel's first 64 signals; what its carrier's kernel mask must be */
-    void *alt_stack;              /* sigaltstack, NULL: none */
+    struct vt_task task;        /* run-queue link; first, so that a task is its thread */
+    _Atomic uint32_t token;     /* vt_block/vt_unblock, see park.h */
+    uint32_t kind;              /* enum vt_kind */
+    _Atomic uint32_t crit;      /* depth of scheduler sections; written by the thread alone, read by the monitor and
+                                   by signal handlers on the same thread */
+    uint32_t tid;               /* what gettid() says; above every kernel thread's if virtual */
+    struct vt_carrier *carrier; /* who runs it; virtual and mounted only. Stable while the thread runs */
+    struct vt_context ctx;      /* while not mounted */
+    void *tp;                   /* thread pointer: its TCB */
+    uint64_t sigmask;           /* the kernel's first 64 signals; what its carrier's kernel mask must be */
+    void *alt_stack;            /* sigaltstack, NULL: none */
 
     alignas(64) struct vt_timer timer;    /* of the wait it is in */
     struct vt_place *_Atomic timer_place; /* whose wheel holds the timer, or NULL */
-    _Atomic uint64_t deferred;    /* there is something to do on leaving a section: signals put off, or pending */
-    _Atomic uint32_t interrupt;   /* enum vt_interrupt, set by others */
-    _Atomic uint32_t clocked;     /* waits that it is in whose clock may be set (clock.c); written by the thread alone */
-    _Atomic uint32_t life;        /* enum vt_life */
+    _Atomic uint64_t deferred;            /* there is something to do on leaving a section: signals put off, or pending */
+    _Atomic uint32_t interrupt;           /* enum vt_interrupt, set by others */
+    _Atomic uint32_t clocked;         /* waits that it is in whose clock may be set (clock.c); written by the thread alone */
+    _Atomic uint32_t life;            /* enum vt_life */
     struct vt_thread *_Atomic joiner; /* who waits under VT_JOINING, or NULL: it will look at VT_ENDED once more */
-    struct vt_slot *slot;         /* stack and TLS */
+    struct vt_slot *slot;             /* stack and TLS */
 
     /* For who looks from outside (debug.h), and what is seldom touched. */
     alignas(64) const char *wait_what; /* the call that it makes in a hand-off; static text */
-    const void *wait_on;          /* what it waits for, by wait_kind: an address, a descriptor number */
-    uint32_t wait_kind;           /* enum vt_wait_kind of its present or last wait */
-    uint32_t wait_detail;         /* by wait_kind */
-    uint64_t since;               /* when it came into its present state, by its place's clock; 0: not known */
-    uint64_t turns;               /* how often it was mounted: its stack is unchanged while this and `generation` are */
-    uint64_t handle;              /* what the program knows it by (life.h); 0 when it is free, or never was virtual */
-    uint64_t gone_detached;       /* the handle of the last one, if that was detached and is no more */
-    _Atomic uint32_t alive;       /* from its making until its stack has been left */
-    uint32_t generation;          /* bumped at each reuse of the descriptor */
-    uint32_t index;               /* of the descriptor */
-    _Atomic uint8_t hidden;       /* how much it blocks out of sight, see bound.c */
-    bool parked;                  /* it has parked in its life */
-    bool shielded;                /* is not cancelled at any moment, but looks when it no longer is (cond.c, life.c) */
-    volatile bool in_call;        /* waits in a call of the kernel's that a cancellation ends (vt_call_begins) */
-    bool settling;                /* in a wait that handlers do not end: what is deferred stays so */
-    bool lent;                    /* sigmask is that of a wait, and own_mask comes back (vt_mask_lend) */
+    const void *wait_on;               /* what it waits for, by wait_kind: an address, a descriptor number */
+    uint32_t wait_kind;                /* enum vt_wait_kind of its present or last wait */
+    uint32_t wait_detail;              /* by wait_kind */
+    uint64_t since;                    /* when it came into its present state, by its place's clock; 0: not known */
+    uint64_t turns;                    /* how often it was mounted: its stack is unchanged while this and `generation` are */
+    uint64_t handle;                   /* what the program knows it by (life.h); 0 when it is free, or never was virtual */
+    uint64_t gone_detached;            /* the handle of the last one, if that was detached and is no more */
+    _Atomic uint32_t alive;            /* from its making until its stack has been left */
+    uint32_t generation;               /* bumped at each reuse of the descriptor */
+    uint32_t index;                    /* of the descriptor */
+    _Atomic uint8_t hidden;            /* how much it blocks out of sight, see bound.c */
+    bool parked;                       /* it has parked in its life */
+    bool shielded;                     /* is not cancelled at any moment, but looks when it no longer is (cond.c, life.c) */
+    volatile bool in_call;             /* waits in a call of the kernel's that a cancellation ends (vt_call_begins) */
+    bool settling;                     /* in a wait that handlers do not end: what is deferred stays so */
+    bool lent;                         /* sigmask is that of a wait, and own_mask comes back (vt_mask_lend) */
 
     alignas(64) void *(*start)(void *);
-    void *arg;                    /* in a free one, stock.c's */
+    void *arg; /* in a free one, stock.c's */
     void *result;
-    char *stack_lo, *stack_hi;    /* virtual and alive only */
-    _Atomic uint32_t adopted;     /* a kernel thread's, which lives */
-    bool exited;                  /* result is from pthread_exit */
-    bool in_position;             /* it reads at the position of a file (preload/rw.c) */
-    bool vforked;                 /* who runs as this thread is a child that vfork has made, in this memory */
-    _Atomic bool bound_for_good;  /* it, or another for it, has asked for what only a kernel thread has; also in kernel threads */
-    uint8_t soon;                 /* a kernel thread's: how many times it spins before it sleeps */
-    bool differs;                 /* a kernel thread's: its processors, policy or niceness are not the carriers' */
-    _Atomic uint64_t cpu;         /* ns of processor time in mounts that are over (cputime.h) */
-    _Atomic uint32_t bind_asked;  /* enum vt_bind_asked: another waits for it to bind itself */
-    uint64_t computed;            /* of a bound thread: processor time of its kernel thread at its last wait */
-    char name[16];                /* pthread_setname_np */
+    char *stack_lo, *stack_hi; /* virtual and alive only */
+    _Atomic uint32_t adopted;  /* a kernel thread's, which lives */
+    bool exited;               /* result is from pthread_exit */
+    bool in_position;          /* it reads at the position of a file (preload/rw.c) */
+    bool vforked;              /* who runs as this thread is a child that vfork has made, in this memory */
+    _Atomic bool
+        bound_for_good;   /* it, or another for it, has asked for what only a kernel thread has; also in kernel threads */
+    uint8_t soon;         /* a kernel thread's: how many times it spins before it sleeps */
+    bool differs;         /* a kernel thread's: its processors, policy or niceness are not the carriers' */
+    _Atomic uint64_t cpu; /* ns of processor time in mounts that are over (cputime.h) */
+    _Atomic uint32_t bind_asked; /* enum vt_bind_asked: another waits for it to bind itself */
+    uint64_t computed;           /* of a bound thread: processor time of its kernel thread at its last wait */
+    char name[16];               /* pthread_setname_np */
 
     uint64_t own_mask;
-    uint64_t handling;            /* what sigmask blocks only until the handler that runs returns */
-    _Atomic uint64_t pending;     /* signals sent to this thread by pthread_kill and not taken; bit n-1 for n (sigqueue.h) */
-    _Atomic uint64_t held;        /* signals that were put off, and that its kernel thread still blocks for it */
-    struct vt_sigitem *signals;   /* who sent them, in order; under a lock */
-    _Atomic uint64_t awaited;     /* signals that it waits for in sigwait, on a carrier without a place */
+    uint64_t handling;          /* what sigmask blocks only until the handler that runs returns */
+    _Atomic uint64_t pending;   /* signals sent to this thread by pthread_kill and not taken; bit n-1 for n (sigqueue.h) */
+    _Atomic uint64_t held;      /* signals that were put off, and that its kernel thread still blocks for it */
+    struct vt_sigitem *signals; /* who sent them, in order; under a lock */
+    _Atomic uint64_t awaited;   /* signals that it waits for in sigwait, on a carrier without a place */
     size_t alt_size;
 
-    struct vt_undo *undo;         /* what its calls have left with others (undo.h) */
-    struct vt_stock *stock;       /* of a kernel thread that makes threads, or NULL (stock.h) */
+    struct vt_undo *undo;   /* what its calls have left with others (undo.h) */
+    struct vt_stock *stock; /* of a kernel thread that makes threads, or NULL (stock.h) */
 };
 
 /* The calling thread's descriptor; NULL in a kernel thread that has not been adopted. Initial-exec, and in a virtual
@@ -221,7 +222,8 @@ static inline struct vt_thread *vt_enter(void)
     /* Pairs with the monitor's membarrier: either it sees crit, or we see its claim (monitor.c). */
     atomic_signal_fence(memory_order_seq_cst);
     vt_chaos();
-    if (t->carrier && __builtin_expect(atomic_load_explicit(&((struct vt_claim *)t->carrier)->claimed, memory_order_acquire), 0))
+    if (t->carrier &&
+        __builtin_expect(atomic_load_explicit(&((struct vt_claim *)t->carrier)->claimed, memory_order_acquire), 0))
         vt_await_claim(t->carrier);
     return t;
 }

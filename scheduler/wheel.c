@@ -133,8 +133,7 @@ struct vt_timer *vt_wheel_expire(struct vt_wheel *w, uint64_t now, size_t max)
 
         unsigned index = first_slot(w);
         unsigned shift = index / VT_WHEEL_SLOTS * VT_WHEEL_BITS;
-        uint64_t start = (w->tick >> shift >> VT_WHEEL_BITS << VT_WHEEL_BITS | index % VT_WHEEL_SLOTS)
-                         << shift;
+        uint64_t start = (w->tick >> shift >> VT_WHEEL_BITS << VT_WHEEL_BITS | index % VT_WHEEL_SLOTS) << shift;
         struct vt_wheel_slot *s = &w->slot[index];
 
         if (start > now_tick)

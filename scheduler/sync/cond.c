@@ -114,9 +114,8 @@ int vt_cond_wait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const s
     struct vt_thread *t = vt_current();
     t->shielded = true; /* whoever is cancelled in here has the mutex again before it ends */
     /* Queued before the mutex is released: who has it after us finds us. */
-    int woken =
-        vt_park_on(c, queue, release, &w, vt_deadline_at(until), VT_BITS_ALL,
-                   VT_PARK_CANCELLABLE | VT_PARK_FOR(VT_WAIT_COND) | vt_park_clock(clock));
+    int woken = vt_park_on(c, queue, release, &w, vt_deadline_at(until), VT_BITS_ALL,
+                           VT_PARK_CANCELLABLE | VT_PARK_FOR(VT_WAIT_COND) | vt_park_clock(clock));
     if (w.err) {
         t->shielded = false;
         return w.err;
@@ -183,9 +182,8 @@ int vt_cond_broadcast(pthread_cond_t *c)
         /* All of them need the mutex, so one is enough to run now and the others queue for it: the first
          * marks the mutex as waited for when it locks it, and from then on each unlock wakes the next. This
          * holds whether the mutex is free or held, and by whom, so its memory is not looked at here. */
-        int n = b.mutex == VT_COND_MIXED
-                    ? vt_unpark_requeue(c, c, UINT32_MAX, 0, still, &b, NULL)
-                    : vt_unpark_requeue(c, (void *)b.mutex, 1, UINT32_MAX, still, &b, NULL);
+        int n = b.mutex == VT_COND_MIXED ? vt_unpark_requeue(c, c, UINT32_MAX, 0, still, &b, NULL)
+                                         : vt_unpark_requeue(c, (void *)b.mutex, 1, UINT32_MAX, still, &b, NULL);
         if (n >= 0)
             return 0;
     }

@@ -61,8 +61,7 @@ static bool rwlock_known(void)
     memset(&shared, FILL, sizeof shared);
     if (vt_real(pthread_rwlockattr_init)(&attr) ||
         vt_real(pthread_rwlockattr_setkind_np)(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP) ||
-        vt_real(pthread_rwlock_init)(&l, &attr) ||
-        vt_real(pthread_rwlockattr_setpshared)(&attr, PTHREAD_PROCESS_SHARED) ||
+        vt_real(pthread_rwlock_init)(&l, &attr) || vt_real(pthread_rwlockattr_setpshared)(&attr, PTHREAD_PROCESS_SHARED) ||
         vt_real(pthread_rwlock_init)(&shared, &attr))
         return false;
     return !l.__data.__readers && !l.__data.__cur_writer && !l.__data.__shared && shared.__data.__shared &&

@@ -10,7 +10,6 @@
 static const volatile char not_single;
 const volatile char *_Atomic vt_libc_single = &not_single;
 
-
 /* The mutex has been given to libc's protocol meanwhile; no errno. */
 #define VT_SHARED_NOW (-1)
 
@@ -68,8 +67,7 @@ static int acquire(pthread_mutex_t *m, clockid_t clock, const struct timespec *u
 static bool by_proxy(uint32_t kind)
 {
     return (kind & (VT_MUTEX_ROBUST | VT_MUTEX_INHERIT | VT_MUTEX_PROTECT)) && kind != UINT32_MAX &&
-           (vt_is_ours() ||
-            (vt_self && vt_came_by_fork(vt_self))); /* it may be virtual again by the unlock */
+           (vt_is_ours() || (vt_self && vt_came_by_fork(vt_self))); /* it may be virtual again by the unlock */
 }
 
 static int lock_foreign(pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
@@ -125,8 +123,7 @@ static int enter(pthread_mutex_t *m, uint32_t kind, uint32_t me)
 {
     uint32_t type = kind & VT_MUTEX_TYPE;
     /* Only we write our tid there, so it is stale in no way that matters. */
-    if ((type != PTHREAD_MUTEX_RECURSIVE && type != PTHREAD_MUTEX_ERRORCHECK) ||
-        vt_load(&m->__data.__owner) != me)
+    if ((type != PTHREAD_MUTEX_RECURSIVE && type != PTHREAD_MUTEX_ERRORCHECK) || vt_load(&m->__data.__owner) != me)
         return 0;
     if (type == PTHREAD_MUTEX_ERRORCHECK)
         return EDEADLK;
@@ -307,8 +304,7 @@ int vt_mutex_consistent(pthread_mutex_t *m)
 int vt_mutex_setprioceiling(pthread_mutex_t *m, int ceiling, int *old)
 {
     if (by_proxy(vt_mutex_kind(m))) {
-        struct vt_proxy_call call = {
-            .op = VT_PROXY_SETPRIOCEILING, .mutex = m, .ceiling = ceiling, .old_ceiling = old};
+        struct vt_proxy_call call = {.op = VT_PROXY_SETPRIOCEILING, .mutex = m, .ceiling = ceiling, .old_ceiling = old};
         int err = vt_proxy(&call);
         if (err >= 0)
             return err;
@@ -320,7 +316,6 @@ int vt_mutex_wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
 {
     if (!by_proxy(vt_mutex_kind(m)))
         return -1;
-    struct vt_proxy_call call = {
-        .op = VT_PROXY_COND_WAIT, .mutex = m, .cond = c, .clock = clock, .until = until};
+    struct vt_proxy_call call = {.op = VT_PROXY_COND_WAIT, .mutex = m, .cond = c, .clock = clock, .until = until};
     return vt_proxy(&call);
 }

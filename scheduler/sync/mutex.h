@@ -68,8 +68,7 @@ int vt_mutex_relock(pthread_mutex_t *m);
 void vt_mutex_share(pthread_mutex_t *m);
 
 /* For process-shared conditions: if m is locked by a proxy, lets it wait on c; else -1. */
-int vt_mutex_wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
-                         const struct timespec *until);
+int vt_mutex_wait_shared(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *until);
 
 /* libc knows whether the process ever had a second thread, and while it has not, saves the bus lock: so do
  * we. Points to libc's __libc_single_threaded (2.32) once it has been looked for, and to a false before. */
@@ -77,8 +76,7 @@ extern const volatile char *_Atomic vt_libc_single;
 #ifdef __SANITIZE_THREAD__
 #define vt_single_threaded false
 #else
-#define vt_single_threaded                                                                                   \
-    vt_unlikely(*atomic_load_explicit(&vt_libc_single, memory_order_relaxed))
+#define vt_single_threaded vt_unlikely(*atomic_load_explicit(&vt_libc_single, memory_order_relaxed))
 #endif
 
 /* Takes the lock word if it is free. Acquire, for what the last holder wrote. */
@@ -99,8 +97,8 @@ static inline void vt_mutex_free(pthread_mutex_t *m)
     uint32_t was = 1;
     if (vt_single_threaded)
         vt_store(&m->__data.__lock, 0);
-    else if (vt_unlikely(!atomic_compare_exchange_strong_explicit(vt_word(&m->__data.__lock), &was, 0,
-                                                                  memory_order_release, memory_order_relaxed)))
+    else if (vt_unlikely(!atomic_compare_exchange_strong_explicit(vt_word(&m->__data.__lock), &was, 0, memory_order_release,
+                                                                  memory_order_relaxed)))
         vt_mutex_pass(m);
 }
 

@@ -35,8 +35,8 @@ static void end_run(struct run *r)
     vt_unpark(once, UINT32_MAX, VT_BITS_ALL);
 }
 
-/* An exception leaves by the cleanup. So does libc's forced unwinding, of pthread_exit and cancellation, but where init or what it
- * calls has no unwind tables: then libc jumps to what is registered. */
+/* An exception leaves by the cleanup. So does libc's forced unwinding, of pthread_exit and cancellation, but where init or what
+ * it calls has no unwind tables: then libc jumps to what is registered. */
 static void __attribute__((noinline)) run_init(pthread_once_t *once, void (*init)(void))
 {
     __attribute__((cleanup(end_run))) struct run r = {.once = once};

@@ -53,8 +53,7 @@ static int take_read(pthread_rwlock_t *l, uint32_t *s)
         bool wake = (*s & VT_RW_READERS_WAIT) && reader_may(l, taken);
         if (wake)
             taken &= ~VT_RW_READERS_WAIT;
-        if (atomic_compare_exchange_weak_explicit(state_of(l), s, taken, memory_order_acquire,
-                                                  memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(state_of(l), s, taken, memory_order_acquire, memory_order_relaxed)) {
             if (vt_unlikely(wake))
                 vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL);
             return 0;
@@ -126,8 +125,7 @@ static bool leave(void *arg, uint32_t bits, bool more)
             left &= ~VT_RW_READERS_WAIT;
         /* Release, for who takes the lock next; acquire, as the one that it is granted to sees through us what the other
          * readers did, who left before. */
-    } while (!atomic_compare_exchange_weak_explicit(state_of(v->lock), &s, left, memory_order_acq_rel,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(state_of(v->lock), &s, left, memory_order_acq_rel, memory_order_relaxed));
     return granted;
 }
 
@@ -152,7 +150,7 @@ static bool writer_instead(void *arg, uint32_t bits, bool more)
 
 struct freeing {
     pthread_rwlock_t *lock;
-    uint32_t left; /* the state then */
+    uint32_t left;    /* the state then */
     bool woken, more; /* there was a reader; others are to be woken */
 };
 
@@ -172,8 +170,8 @@ static bool free_to_reader(void *arg, uint32_t bits, bool more)
         if (f->more || !more)
             f->left &= ~VT_RW_READERS_WAIT;
         /* Release, for who takes the lock next. */
-    } while (!atomic_compare_exchange_weak_explicit(state_of(f->lock), &s, f->left, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(state_of(f->lock), &s, f->left, memory_order_release, memory_order_relaxed));
     return bits == VT_HUNGRY;
 }
 
@@ -202,8 +200,8 @@ static void unlock_write(pthread_rwlock_t *l)
             return;
         }
         /* Release, for who takes the lock next. */
-    } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, s & ~VT_RW_WRITER, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(state_of(l), &s, s & ~VT_RW_WRITER, memory_order_release, memory_order_relaxed));
 }
 
 static void unlock_read(pthread_rwlock_t *l)
@@ -219,8 +217,7 @@ static void unlock_read(pthread_rwlock_t *l)
             left &= ~VT_RW_READERS_WAIT;
         }
         /* Release: what was read must have been read before a writer takes the lock. */
-    } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, left, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(state_of(l), &s, left, memory_order_release, memory_order_relaxed));
     if (vt_unlikely((s ^ left) & VT_RW_READERS_WAIT))
         vt_unpark(readers_of(l), UINT32_MAX, VT_BITS_ALL);
 }
@@ -256,12 +253,11 @@ static int lock(pthread_rwlock_t *l, bool write, clockid_t clock, const struct t
                 leave_to_writer(l, false);
             return ETIMEDOUT;
         }
-        if ((s & bit) || atomic_compare_exchange_weak_explicit(state_of(l), &s, s | bit, memory_order_relaxed,
-                                                               memory_order_relaxed)) {
-            int woken =
-                vt_park_on(write ? writers_of(l) : readers_of(l), write ? writer_must_wait : reader_must_wait,
-                           NULL, l, vt_deadline_at(until), bits,
-                           VT_PARK_FOR(write ? VT_WAIT_WRLOCK : VT_WAIT_RDLOCK) | vt_park_clock(clock));
+        if ((s & bit) ||
+            atomic_compare_exchange_weak_explicit(state_of(l), &s, s | bit, memory_order_relaxed, memory_order_relaxed)) {
+            int woken = vt_park_on(write ? writers_of(l) : readers_of(l), write ? writer_must_wait : reader_must_wait, NULL, l,
+                                   vt_deadline_at(until), bits,
+                                   VT_PARK_FOR(write ? VT_WAIT_WRLOCK : VT_WAIT_RDLOCK) | vt_park_clock(clock));
             if (woken == VT_GRANTED) {
                 if (write)
                     vt_store(&l->__data.__cur_writer, vt_tid());

@@ -44,8 +44,8 @@ static inline bool vt_rwlock_rdlock_fast(pthread_rwlock_t *l)
     uint32_t s = vt_load(&l->__data.__readers);
     /* Below VT_RW_COUNT there are no bits set. */
     return vt_likely(s < VT_RW_COUNT && !vt_load(&l->__data.__shared)) &&
-           vt_likely(atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, s + 1,
-                                                             memory_order_acquire, memory_order_relaxed));
+           vt_likely(atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, s + 1, memory_order_acquire,
+                                                             memory_order_relaxed));
 }
 
 static inline bool vt_rwlock_wrlock_fast(pthread_rwlock_t *l)
@@ -71,8 +71,8 @@ static inline bool vt_rwlock_unlock_fast(pthread_rwlock_t *l)
     } else if (vt_unlikely(left >= VT_RW_COUNT)) {
         return false;
     }
-    return vt_likely(atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, left,
-                                                             memory_order_release, memory_order_relaxed));
+    return vt_likely(atomic_compare_exchange_strong_explicit(vt_word(&l->__data.__readers), &s, left, memory_order_release,
+                                                             memory_order_relaxed));
 }
 
 #endif

@@ -37,8 +37,7 @@ int vt_sem_wait(sem_t *sem, clockid_t clock, const struct timespec *until)
     /* Counted before the value is compared (in vt_park), so that a post sees us or we see it. */
     atomic_fetch_add_explicit(&s->data, VT_SEM_WAITER, memory_order_seq_cst);
     /* As the kernel's futex: only a wait without a time is restarted after a handler with SA_RESTART. */
-    unsigned flags =
-        (until ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE) | VT_PARK_FOR(VT_WAIT_SEM) | vt_park_clock(clock);
+    unsigned flags = (until ? VT_PARK_INTERRUPTIBLE : VT_PARK_RESTARTABLE) | VT_PARK_FOR(VT_WAIT_SEM) | vt_park_clock(clock);
     uint32_t bits = VT_BITS_ALL;
     uint64_t since = 0;
     for (;;) {

@@ -23,8 +23,8 @@ static inline bool vt_sem_take(sem_t *sem, uint64_t waiters)
     struct vt_sem *s = (struct vt_sem *)sem;
     uint64_t d = atomic_load_explicit(&s->data, memory_order_relaxed);
     while ((uint32_t)d != 0) {
-        if (vt_likely(atomic_compare_exchange_weak_explicit(&s->data, &d, d - 1 - waiters,
-                                                            memory_order_acquire, memory_order_relaxed)))
+        if (vt_likely(atomic_compare_exchange_weak_explicit(&s->data, &d, d - 1 - waiters, memory_order_acquire,
+                                                            memory_order_relaxed)))
             return true;
     }
     return false;

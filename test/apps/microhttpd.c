@@ -81,9 +81,8 @@ int main(int argc, char **argv)
         return 2;
     }
     folder = argv[2];
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)atoi(argv[1])),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     sigset_t end;
     int got;
     sigemptyset(&end);
@@ -92,10 +91,9 @@ int main(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &end, NULL);
     signal(SIGPIPE, SIG_IGN);
     struct MHD_Daemon *daemon =
-        MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_USE_ERROR_LOG,
-                         0, NULL, NULL, handle, NULL, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED,
-                         completed, NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_CONNECTION_LIMIT, 2000u,
-                         MHD_OPTION_END);
+        MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_USE_ERROR_LOG, 0,
+                         NULL, NULL, handle, NULL, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
+                         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_CONNECTION_LIMIT, 2000u, MHD_OPTION_END);
     if (!daemon) {
         fprintf(stderr, "cannot start: %s\n", strerror(errno));
         return 1;

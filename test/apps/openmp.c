@@ -56,8 +56,7 @@ int main(int argc, char **argv)
         sum++;
         omp_unset_lock(&lock);
     }
-    printf("threads %d critical %ld singles %ld wrong %d sum %ld\n", threads, in_critical, singles, wrong,
-           sum);
+    printf("threads %d critical %ld singles %ld wrong %d sum %ld\n", threads, in_critical, singles, wrong, sum);
 
     long fib = 0;
 #pragma omp parallel

@@ -68,8 +68,7 @@ int main(int argc, char **argv)
 {
     if (argc != 2)
         usage("echo_uring PORT");
-    struct io_uring_params params = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-                                              IORING_SETUP_CQSIZE,
+    struct io_uring_params params = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE,
                                      .cq_entries = 32768};
     check(-io_uring_queue_init_params(1024, &ring, &params), "io_uring_queue_init");
     accept_more(listen_on(argv[1]));

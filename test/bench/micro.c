@@ -72,11 +72,7 @@ static void socket_reads(long m)
 static const struct op {
     const char *name;
     void (*body)(long m);
-} ops[] = {{"lock", locks},
-           {"sem", sems},
-           {"getspecific", gets},
-           {"read-pipe", pipe_reads},
-           {"read-socket", socket_reads}};
+} ops[] = {{"lock", locks}, {"sem", sems}, {"getspecific", gets}, {"read-pipe", pipe_reads}, {"read-socket", socket_reads}};
 
 static void breakpoint(void)
 {

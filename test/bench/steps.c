@@ -64,8 +64,7 @@ int main(int argc, char **argv)
     }
     int status, code = 1;
     sys(waitpid(child, &status, 0), "waitpid");
-    sys((int)ptrace(PTRACE_SETOPTIONS, child, NULL,
-                    (void *)(PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)),
+    sys((int)ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)),
         "PTRACE_SETOPTIONS");
     go_on(child, 0);
     for (;;) {

@@ -58,8 +58,8 @@ static void *tick(void *arg)
             n = i + 1; /* once a second: that is enough to know */
     }
     qsort(late, (size_t)n, sizeof *late, by_value);
-    printf("ticker ticks=%ld p50_us=%.0f p95_us=%.0f p99_us=%.0f max_us=%.0f\n", n, late[n / 2],
-           late[n * 95 / 100], late[n * 99 / 100], late[n - 1]);
+    printf("ticker ticks=%ld p50_us=%.0f p95_us=%.0f p99_us=%.0f max_us=%.0f\n", n, late[n / 2], late[n * 95 / 100],
+           late[n * 99 / 100], late[n - 1]);
     return NULL;
 }
 

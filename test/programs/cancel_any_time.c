@@ -105,8 +105,7 @@ static void *in_time(void *arg)
 static void all_kinds(void)
 {
     for (int round = 0; round < 12; round++) {
-        pthread_t threads[KINDS], brief_thread = start_number(brief, round % 4),
-                                  bystander = start_number(in_time, 7);
+        pthread_t threads[KINDS], brief_thread = start_number(brief, round % 4), bystander = start_number(in_time, 7);
         for (long kind = 0; kind < KINDS; kind++)
             threads[kind] = start_number(any_time, kind);
         if (round % 3)
@@ -169,8 +168,7 @@ static void nothing_left_behind(void)
     puts("nothing left behind");
 }
 
-/* --- kernel threads: main, each time in a process of its own
- * ----------------------------------------------------------- */
+/* --- kernel threads: main, each time in a process of its own ---------------------------------------- */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;

@@ -22,8 +22,7 @@
 #include <unistd.h>
 
 /* Writes one line without taking any lock that the program may hold, and leaves without running handlers. */
-__attribute__((noreturn, format(printf, 3, 4))) static inline void fail_at(const char *file, int line,
-                                                                           const char *format, ...)
+__attribute__((noreturn, format(printf, 3, 4))) static inline void fail_at(const char *file, int line, const char *format, ...)
 {
     char text[512];
     const char *slash = strrchr(file, '/');
@@ -54,53 +53,53 @@ static inline const char *error_name(int error)
 
 #define FAIL(...) fail_at(__FILE__, __LINE__, __VA_ARGS__)
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            FAIL("%s is false", #condition);                                                                 \
+#define CHECK(condition)                                                                                                       \
+    do {                                                                                                                       \
+        if (!(condition))                                                                                                      \
+            FAIL("%s is false", #condition);                                                                                   \
     } while (0)
 
-#define EXPECT(got, want)                                                                                    \
-    do {                                                                                                     \
-        long long got_ = (long long)(got), want_ = (long long)(want);                                        \
-        if (got_ != want_)                                                                                   \
-            FAIL("%s is %lld, expected %lld", #got, got_, want_);                                            \
+#define EXPECT(got, want)                                                                                                      \
+    do {                                                                                                                       \
+        long long got_ = (long long)(got), want_ = (long long)(want);                                                          \
+        if (got_ != want_)                                                                                                     \
+            FAIL("%s is %lld, expected %lld", #got, got_, want_);                                                              \
     } while (0)
 
-#define EXPECT_STR(got, want)                                                                                \
-    do {                                                                                                     \
-        const char *got_ = (got), *want_ = (want);                                                           \
-        if (!got_ || strcmp(got_, want_) != 0)                                                               \
-            FAIL("%s is \"%s\", expected \"%s\"", #got, got_ ? got_ : "(null)", want_);                      \
+#define EXPECT_STR(got, want)                                                                                                  \
+    do {                                                                                                                       \
+        const char *got_ = (got), *want_ = (want);                                                                             \
+        if (!got_ || strcmp(got_, want_) != 0)                                                                                 \
+            FAIL("%s is \"%s\", expected \"%s\"", #got, got_ ? got_ : "(null)", want_);                                        \
     } while (0)
 
 /* For functions that return an error number. */
-#define EXPECT_ERROR(call, want)                                                                             \
-    do {                                                                                                     \
-        int got_ = (call), want_ = (want);                                                                   \
-        if (got_ != want_)                                                                                   \
-            FAIL("%s: %s, expected %s", #call, error_name(got_), error_name(want_));                         \
+#define EXPECT_ERROR(call, want)                                                                                               \
+    do {                                                                                                                       \
+        int got_ = (call), want_ = (want);                                                                                     \
+        if (got_ != want_)                                                                                                     \
+            FAIL("%s: %s, expected %s", #call, error_name(got_), error_name(want_));                                           \
     } while (0)
 
 #define ZERO(call) EXPECT_ERROR(call, 0)
 
 /* For functions that return -1 and set errno. */
-#define EXPECT_ERRNO(call, want)                                                                             \
-    do {                                                                                                     \
-        errno = 0;                                                                                           \
-        long long got_ = (long long)(call);                                                                  \
-        int error_ = errno, want_ = (want);                                                                  \
-        if (got_ != -1 || error_ != want_)                                                                   \
-            FAIL("%s: %lld and %s, expected -1 and %s", #call, got_, error_name(error_), error_name(want_)); \
+#define EXPECT_ERRNO(call, want)                                                                                               \
+    do {                                                                                                                       \
+        errno = 0;                                                                                                             \
+        long long got_ = (long long)(call);                                                                                    \
+        int error_ = errno, want_ = (want);                                                                                    \
+        if (got_ != -1 || error_ != want_)                                                                                     \
+            FAIL("%s: %lld and %s, expected -1 and %s", #call, got_, error_name(error_), error_name(want_));                   \
     } while (0)
 
 /* The value of a call that must not return -1. */
-#define SYS(call)                                                                                            \
-    ({                                                                                                       \
-        __typeof__(call) value_ = (call);                                                                    \
-        if (value_ == (__typeof__(call))-1)                                                                  \
-            FAIL("%s: %s", #call, error_name(errno));                                                        \
-        value_;                                                                                              \
+#define SYS(call)                                                                                                              \
+    ({                                                                                                                         \
+        __typeof__(call) value_ = (call);                                                                                      \
+        if (value_ == (__typeof__(call))-1)                                                                                    \
+            FAIL("%s: %s", #call, error_name(errno));                                                                          \
+        value_;                                                                                                                \
     })
 
 /* The first line of every main: SIGALRM ends a program that hangs, unless whoever runs it sees to that. */
@@ -197,9 +196,9 @@ struct gate {
     long count;
 };
 
-#define GATE                                                                                                 \
-    {                                                                                                        \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0                                               \
+#define GATE                                                                                                                   \
+    {                                                                                                                          \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0                                                                 \
     }
 
 static inline void gate_add(struct gate *g, long n)

@@ -19,8 +19,8 @@ static void note(void *arg)
 {
     /* Handlers may block. */
     sched_yield();
-    log_now->used += (size_t)snprintf(log_now->text + log_now->used, sizeof log_now->text - log_now->used,
-                                      " %d", (int)(intptr_t)arg);
+    log_now->used +=
+        (size_t)snprintf(log_now->text + log_now->used, sizeof log_now->text - log_now->used, " %d", (int)(intptr_t)arg);
 }
 
 __attribute__((noinline)) static void descend(int depth, void (*at_bottom)(void))

@@ -33,8 +33,7 @@ static void preinit(int argc, char **argv, char **env)
     puts("before constructors");
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const preinit_entry)(int, char **,
-                                                                                    char **) = preinit;
+__attribute__((section(".preinit_array"), used)) static void (*const preinit_entry)(int, char **, char **) = preinit;
 
 __attribute__((constructor)) static void construct(void)
 {

@@ -92,8 +92,7 @@ static void on_timer(int signal, siginfo_t *info, void *context)
 /* A limit on its own time. */
 static void *limited(void *arg)
 {
-    struct sigevent event = {
-        .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 77};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 77};
     struct itimerspec in = {.it_value = {0, 20 * MS}};
     clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
     timer_t timer;
@@ -145,8 +144,7 @@ int main(void)
     join(start(limited, &woken));
     puts("timers");
 
-    struct sigevent event = {
-        .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 77};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 77};
     struct itimerspec in = {.it_value = {0, 1 * MS}};
     timer_t timer;
     ready.count = 0;

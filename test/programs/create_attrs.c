@@ -62,8 +62,7 @@ static void stacks_and_guards(void)
             for (size_t guard = 0; guard <= 65536; guard = guard ? guard * 4 : 4096) {
                 w = (struct wanted){d, stack + guard, guard, NULL};
                 ZERO(pthread_attr_init(&attr));
-                ZERO(pthread_attr_setdetachstate(&attr,
-                                                 d ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE));
+                ZERO(pthread_attr_setdetachstate(&attr, d ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE));
                 ZERO(pthread_attr_setstacksize(&attr, stack + guard));
                 ZERO(pthread_attr_setguardsize(&attr, guard));
                 ZERO(pthread_create(&t, &attr, d ? run_detached : run, &w));

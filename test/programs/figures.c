@@ -16,17 +16,14 @@ static void *turn(void *arg)
     inet_pton(AF_INET, "192.0.2.7", &four.sin_addr);
     inet_pton(AF_INET6, "2001:db8::7", &six.sin6_addr);
     for (int i = 0; i < TURNS; i++) {
-        ZERO(getnameinfo((struct sockaddr *)&four, sizeof four, host, sizeof host, service, sizeof service,
-                         both));
+        ZERO(getnameinfo((struct sockaddr *)&four, sizeof four, host, sizeof host, service, sizeof service, both));
         EXPECT_STR(host, "192.0.2.7");
         EXPECT_STR(service, "80");
         ZERO(getnameinfo((struct sockaddr *)&six, sizeof six, host, sizeof host, NULL, 0, NI_NUMERICHOST));
         EXPECT_STR(host, "2001:db8::7");
-        ZERO(getnameinfo((struct sockaddr *)&six, sizeof six, NULL, 0, service, sizeof service,
-                         NI_NUMERICSERV));
+        ZERO(getnameinfo((struct sockaddr *)&six, sizeof six, NULL, 0, service, sizeof service, NI_NUMERICSERV));
         EXPECT_STR(service, "443");
-        EXPECT(getnameinfo((struct sockaddr *)&four, sizeof four, small, sizeof small, NULL, 0, both),
-               EAI_OVERFLOW);
+        EXPECT(getnameinfo((struct sockaddr *)&four, sizeof four, small, sizeof small, NULL, 0, both), EAI_OVERFLOW);
         EXPECT(getnameinfo((struct sockaddr *)&four, 1, host, sizeof host, NULL, 0, both), EAI_FAMILY);
 
         struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
@@ -35,8 +32,7 @@ static void *turn(void *arg)
         freeaddrinfo(list);
         ZERO(getaddrinfo("2001:db8::7", "443", &hints, &list));
         EXPECT(list->ai_family, AF_INET6);
-        CHECK(memcmp(&((struct sockaddr_in6 *)list->ai_addr)->sin6_addr, &six.sin6_addr,
-                     sizeof six.sin6_addr) == 0);
+        CHECK(memcmp(&((struct sockaddr_in6 *)list->ai_addr)->sin6_addr, &six.sin6_addr, sizeof six.sin6_addr) == 0);
         freeaddrinfo(list);
         hints.ai_flags = AI_NUMERICHOST;
         EXPECT(getaddrinfo("not-figures.example", "80", &hints, &list), EAI_NONAME);

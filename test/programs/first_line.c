@@ -117,10 +117,9 @@ int main(void)
     static const struct {
         const char *name;
         void *(*run)(void *);
-    } all[] = {{"ctype", ctype},         {"uselocale", use_locale}, {"setlocale", set_locale},
-               {"strerror", error_text}, {"strtok_r", tokens},      {"dlerror", dl_error},
-               {"getaddrinfo", address}, {"localhost", host},       {"localtime", local_time},
-               {"errno", errno_zero},    {"strtod", numbers},       {"open_memstream", print},
+    } all[] = {{"ctype", ctype},          {"uselocale", use_locale}, {"setlocale", set_locale}, {"strerror", error_text},
+               {"strtok_r", tokens},      {"dlerror", dl_error},     {"getaddrinfo", address},  {"localhost", host},
+               {"localtime", local_time}, {"errno", errno_zero},     {"strtod", numbers},       {"open_memstream", print},
                {"malloc", allocate}};
 
     begin(20);

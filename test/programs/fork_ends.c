@@ -63,9 +63,7 @@ static void *joins_it(void *arg)
 {
     void *value = join(forker);
 
-    say(value == PTHREAD_CANCELED ? "joined, cancelled"
-        : value == (void *)5      ? "joined"
-                                  : "joined with another result");
+    say(value == PTHREAD_CANCELED ? "joined, cancelled" : value == (void *)5 ? "joined" : "joined with another result");
     return arg;
 }
 

@@ -43,8 +43,7 @@ static int child(bool whole)
     int fds[2];
     char c;
 
-    if (pipe(fds) || nanosleep(&ms, NULL) || write(fds[1], "x", 1) != 1 || read(fds[0], &c, 1) != 1 ||
-        c != 'x')
+    if (pipe(fds) || nanosleep(&ms, NULL) || write(fds[1], "x", 1) != 1 || read(fds[0], &c, 1) != 1 || c != 'x')
         return 1;
     if (gettid() != getpid() || syscall(SYS_gettid) != getpid())
         return 2;
@@ -106,8 +105,7 @@ static void *makes(void *arg)
             _exit(child(false));
         await_child(pid);
         await_child((pid_t)SYS(clone(cloned, stack + STACK, SIGCHLD, &stop)));
-        await_child(
-            (pid_t)SYS(clone(cloned_as_vfork, stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &shared)));
+        await_child((pid_t)SYS(clone(cloned_as_vfork, stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &shared)));
         EXPECT(shared, 12);
         shared = 0;
     }

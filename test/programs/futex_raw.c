@@ -11,8 +11,7 @@ static int private = FUTEX_PRIVATE_FLAG;
 static long counter;
 static int awake;
 
-static long futex(uint32_t *address, int op, uint32_t value, const void *timeout, uint32_t *other,
-                  uint32_t value3)
+static long futex(uint32_t *address, int op, uint32_t value, const void *timeout, uint32_t *other, uint32_t value3)
 {
     return syscall(SYS_futex, address, op | private, value, timeout, other, value3);
 }
@@ -23,8 +22,7 @@ static void *wait_word(void *arg)
     long r;
 
     do
-        r = bits ? futex(&word, FUTEX_WAIT_BITSET, 0, NULL, NULL, (uint32_t)bits)
-                 : futex(&word, FUTEX_WAIT, 0, NULL, NULL, 0);
+        r = bits ? futex(&word, FUTEX_WAIT_BITSET, 0, NULL, NULL, (uint32_t)bits) : futex(&word, FUTEX_WAIT, 0, NULL, NULL, 0);
     while (r == -1 && errno == EINTR);
     EXPECT(r, 0);
     __atomic_add_fetch(&awake, 1, __ATOMIC_RELAXED);
@@ -84,8 +82,7 @@ static void time_outs(void)
     EXPECT_ERRNO(futex(&word, FUTEX_WAIT_BITSET, 0, &at, NULL, FUTEX_BITSET_MATCH_ANY), ETIMEDOUT);
     CHECK(now_ns(CLOCK_MONOTONIC) >= at.tv_sec * INT64_C(1000000000) + at.tv_nsec);
     at = in_ms(CLOCK_REALTIME, 3);
-    EXPECT_ERRNO(futex(&word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &at, NULL, FUTEX_BITSET_MATCH_ANY),
-                 ETIMEDOUT);
+    EXPECT_ERRNO(futex(&word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &at, NULL, FUTEX_BITSET_MATCH_ANY), ETIMEDOUT);
     CHECK(now_ns(CLOCK_REALTIME) >= at.tv_sec * INT64_C(1000000000) + at.tv_nsec);
 }
 
@@ -140,9 +137,9 @@ static void *all_kinds(void *arg)
     for (int compare = 0; compare < 2; compare++) {
         start_all(threads, 0, 0);
         for (int moved = 0; moved < THREADS; sched_yield())
-            moved += (int)SYS(
-                futex(&word, compare ? FUTEX_CMP_REQUEUE : FUTEX_REQUEUE, 0, (void *)INT32_MAX, &second, 0));
-        /* The kernel may wake one for no reason while it moves them, or wake and move it (seen, rarely): then one fewer is there. */
+            moved += (int)SYS(futex(&word, compare ? FUTEX_CMP_REQUEUE : FUTEX_REQUEUE, 0, (void *)INT32_MAX, &second, 0));
+        /* The kernel may wake one for no reason while it moves them, or wake and move it (seen, rarely): then one fewer is
+         * there. */
         int late = (int)SYS(futex(&word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0));
         int most = (int)SYS(futex(&second, FUTEX_WAKE, THREADS - 2, NULL, NULL, 0));
         int rest = (int)SYS(futex(&second, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0));
@@ -157,8 +154,7 @@ static void *all_kinds(void *arg)
     start_all(threads, 0, 0);
     for (int woken = 0; woken < THREADS; sched_yield()) {
         second = 0;
-        woken += (int)SYS(futex(&word, FUTEX_WAKE_OP, 1, (void *)1, &second,
-                                FUTEX_OP(FUTEX_OP_ADD, 5, FUTEX_OP_CMP_EQ, 0)));
+        woken += (int)SYS(futex(&word, FUTEX_WAKE_OP, 1, (void *)1, &second, FUTEX_OP(FUTEX_OP_ADD, 5, FUTEX_OP_CMP_EQ, 0)));
         EXPECT(second, 5);
     }
     second = 0;

@@ -11,7 +11,7 @@
 enum { LIMIT = 64, ROUNDS = 12 };
 
 static int first[2], second[2]; /* socket pairs, with a time-out for receiving */
-static int number;               /* by which the threads wait for either */
+static int number;              /* by which the threads wait for either */
 static struct gate about = GATE;
 
 static void fill(void)

@@ -22,8 +22,7 @@ static void help(void)
     while (recv(channel[1], &what, 1, 0) == 1) {
         char control[CMSG_SPACE(sizeof(int))];
         struct iovec v = {&what, 1};
-        struct msghdr m = {
-            .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
         int fd, flags;
 
         CHECK(recvmsg(channel[1], &m, 0) == 1);
@@ -43,8 +42,7 @@ static void send_fd(int to, char byte, int fd)
 {
     char control[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec v = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
     c->cmsg_level = SOL_SOCKET;
@@ -58,8 +56,7 @@ static int receive_fd(int from)
 {
     char byte, control[CMSG_SPACE(sizeof(int))];
     struct iovec v = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     int fd;
 
     EXPECT(recvmsg(from, &m, 0), 1);

@@ -1,9 +1,9 @@
 /* What the program closes is closed, with the very first thread too: nothing that comes into being with it holds a copy. Each
  * child is a process without threads that makes its first. */
 #include "check.h"
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <signal.h>
 
 enum { CHILDREN = 300, LAPS = 8 };
 

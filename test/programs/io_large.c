@@ -1,4 +1,5 @@
-/* More than 2 GiB in one call: the kernel moves 0x7ffff000 bytes at most and says so. 1024 pieces in one vector, and one more. */
+/* More than 2 GiB in one call: the kernel moves 0x7ffff000 bytes at most and says so. 1024 pieces in one vector, and one more.
+ */
 #include "check.h"
 #include <fcntl.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* The other names of functions that may block, and those that are called seldom: each once in a thread, with
  * its arguments and its result right. */
 #include "check.h"
-#include <dlfcn.h>
 #include <aio.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <mqueue.h>
@@ -426,8 +426,7 @@ static void *look_ups(void *arg)
     struct servent se, *servent;
     struct protoent pe, *proto;
     struct hostent he, *h;
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(80)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(80)};
     int error, n = 16;
     gid_t groups[16];
 
@@ -523,10 +522,8 @@ int main(void)
         const char *name;
         void *(*run)(void *);
     } parts[] = {
-        {"descriptors", descriptors},   {"events", events},
-        {"sockets", sockets},           {"queues", queues},
-        {"children", children},         {"streams", streams},
-        {"wide streams", wide_streams}, {"look-ups", look_ups},
+        {"descriptors", descriptors},   {"events", events},   {"sockets", sockets},           {"queues", queues},
+        {"children", children},         {"streams", streams}, {"wide streams", wide_streams}, {"look-ups", look_ups},
         {"asynchronous", asynchronous},
     };
 

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -12,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <signal.h>
 #include <sys/wait.h>
 
 enum { THREADS = 24, IDLE = 180, MEMBERS = 3 * IDLE, LAPS = 12, WAYS = 6 };

@@ -52,8 +52,7 @@ static int wait_masked(int fd, int way, const sigset_t *mask, const struct times
         poller = SYS(epoll_create1(0));
         SYS(epoll_ctl(poller, EPOLL_CTL_ADD, fd, &e));
         if (way % WAYS == 3)
-            ret = epoll_pwait(poller, &e, 1, time ? (int)(time->tv_sec * 1000 + time->tv_nsec / 1000000) : -1,
-                              mask);
+            ret = epoll_pwait(poller, &e, 1, time ? (int)(time->tv_sec * 1000 + time->tv_nsec / 1000000) : -1, mask);
         else
             ret = epoll_pwait2(poller, &e, 1, time, mask);
         error = errno;

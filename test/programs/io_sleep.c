@@ -159,8 +159,7 @@ static void *interrupted(void *arg)
 
 int main(void)
 {
-    struct sigaction action = {.sa_handler = on_signal,
-                               .sa_flags = SA_RESTART}; /* sleeping is never restarted */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* sleeping is never restarted */
     pthread_t threads[4];
 
     begin(30);

@@ -42,9 +42,7 @@ static long connections, seconds;
 static bool tolerant;
 static struct sockaddr_in address = {.sin_family = AF_INET};
 
-/* --- the bytes
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- the bytes -------------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -78,8 +76,8 @@ static void compare(const char *who, const unsigned char *got, uint64_t stream, 
     size_t i = 0;
     while (got[i] == want[i])
         i++;
-    FAIL("%s: stream %llu: byte %llu is %d, expected %d", who, (unsigned long long)stream,
-         (unsigned long long)(offset + i), got[i], want[i]);
+    FAIL("%s: stream %llu: byte %llu is %d, expected %d", who, (unsigned long long)stream, (unsigned long long)(offset + i),
+         got[i], want[i]);
 }
 
 /* What a system under pressure may answer, so that the call is to be made again. */
@@ -96,9 +94,7 @@ static uint64_t chance(uint64_t below)
     return mix(chance_state) % below;
 }
 
-/* --- the client
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- the client ------------------------------------------------------------------------------------- */
 
 enum ending { HALF_CLOSE, RESET, CLOSE };
 
@@ -190,9 +186,8 @@ static bool stream_receive(struct stream *s)
         return true;
     if (n <= 0) {
         if (!tolerant && (mode == STEADY || s->id % 2 == 0) && (n == -1 || !s->half || s->got != s->length))
-            FAIL("client: stream %llu ended at %llu of %llu sent, %s", (unsigned long long)s->id,
-                 (unsigned long long)s->got, (unsigned long long)s->sent,
-                 n == 0 ? "end of file" : error_name(errno));
+            FAIL("client: stream %llu ended at %llu of %llu sent, %s", (unsigned long long)s->id, (unsigned long long)s->got,
+                 (unsigned long long)s->sent, n == 0 ? "end of file" : error_name(errno));
         whole += s->half && s->got == s->length;
         return false;
     }
@@ -250,14 +245,12 @@ static int client(void)
         if (ending && living == 0)
             break;
     }
-    fprintf(stderr, "io_soak: %llu streams, %llu whole, %llu bytes\n", (unsigned long long)streams,
-            (unsigned long long)whole, (unsigned long long)total);
+    fprintf(stderr, "io_soak: %llu streams, %llu whole, %llu bytes\n", (unsigned long long)streams, (unsigned long long)whole,
+            (unsigned long long)total);
     return 0;
 }
 
-/* --- the server
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- the server ------------------------------------------------------------------------------------- */
 
 /* A connection that a thread has. */
 struct peer {
@@ -268,8 +261,7 @@ struct peer {
     uint64_t id, offset; /* read so far */
 };
 
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* what is in the table has its thread and its descriptor */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what is in the table has its thread and its descriptor */
 static struct peer **table;
 static long in_table, room;
 static struct gate ended = GATE;
@@ -495,8 +487,7 @@ static long descriptors(int file)
 {
     char command[160], said[20] = "";
     int pid = (int)getpid();
-    snprintf(command, sizeof command, "unset LD_PRELOAD; ls /proc/%d/fd | wc -l >/proc/%d/fd/%d", pid, pid,
-             file);
+    snprintf(command, sizeof command, "unset LD_PRELOAD; ls /proc/%d/fd | wc -l >/proc/%d/fd/%d", pid, pid, file);
     ZERO(system(command));
     CHECK(pread(file, said, sizeof said - 1, 0) > 0);
     return strtol(said, NULL, 10);

@@ -18,13 +18,13 @@ static void set_time(int fd, int option, int ms)
     EXPECT(got.tv_sec * 1000 + got.tv_usec / 1000, ms);
 }
 
-#define EXPECT_TIME_OUT(call)                                                                                \
-    do {                                                                                                     \
-        int64_t before_ = now_us();                                                                          \
-        EXPECT_ERRNO(call, EAGAIN);                                                                          \
-        /* The kernel counts in its own ticks. */                                                            \
-        if (now_us() - before_ < (MS - 5) * 1000)                                                            \
-            FAIL("%s came back after %lld us", #call, (long long)(now_us() - before_));                      \
+#define EXPECT_TIME_OUT(call)                                                                                                  \
+    do {                                                                                                                       \
+        int64_t before_ = now_us();                                                                                            \
+        EXPECT_ERRNO(call, EAGAIN);                                                                                            \
+        /* The kernel counts in its own ticks. */                                                                              \
+        if (now_us() - before_ < (MS - 5) * 1000)                                                                              \
+            FAIL("%s came back after %lld us", #call, (long long)(now_us() - before_));                                        \
     } while (0)
 
 static void *receive(void *arg)

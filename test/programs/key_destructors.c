@@ -117,8 +117,7 @@ int main(void)
             EXPECT((intptr_t)join(threads[i]), i);
     for (int i = 0; i < THREADS; i++) {
         /* A detached thread says nothing when its last round is over. */
-        while (i % 3 == 2 &&
-               __atomic_load_n(&again_count[i], __ATOMIC_ACQUIRE) < PTHREAD_DESTRUCTOR_ITERATIONS)
+        while (i % 3 == 2 && __atomic_load_n(&again_count[i], __ATOMIC_ACQUIRE) < PTHREAD_DESTRUCTOR_ITERATIONS)
             sched_yield();
         EXPECT(again_count[i], PTHREAD_DESTRUCTOR_ITERATIONS);
     }

@@ -71,8 +71,8 @@ static inline void expect_punctual(const char *name, int64_t (*measure)(void))
         int64_t worst = measure();
         write_all(control_in, "e", 1);
         read_all(control_out, &control, sizeof control);
-        fprintf(stderr, "%s: at worst %.1f ms late, and another process %.1f ms\n", name,
-                (double)worst / 1000, (double)control / 1000);
+        fprintf(stderr, "%s: at worst %.1f ms late, and another process %.1f ms\n", name, (double)worst / 1000,
+                (double)control / 1000);
         if (worst < LATE_US + control) {
             puts(name);
             return;

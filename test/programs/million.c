@@ -53,11 +53,12 @@ int main(int argc, char **argv)
     pthread_barrier_wait(&barrier);
     for (long i = 0; i < count; i++)
         CHECK(join(threads[i]) == (void *)(intptr_t)(i + 1));
-    fprintf(stderr,
-            "%ld threads: all waiting after %.2f s, slept for a second, at most %ld in the same moment, and joined %.2f s later; "
-            "%.2f GiB resident, %.2f GiB page tables\n",
-            count, (double)(t1 - t0) * 1e-6, atomic_load(&most), (double)(now_us() - t1) * 1e-6, (double)rss / 1048576,
-            (double)tables / 1048576);
+    fprintf(
+        stderr,
+        "%ld threads: all waiting after %.2f s, slept for a second, at most %ld in the same moment, and joined %.2f s later; "
+        "%.2f GiB resident, %.2f GiB page tables\n",
+        count, (double)(t1 - t0) * 1e-6, atomic_load(&most), (double)(now_us() - t1) * 1e-6, (double)rss / 1048576,
+        (double)tables / 1048576);
     ZERO(pthread_barrier_destroy(&barrier));
     return finish();
 }

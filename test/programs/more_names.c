@@ -40,9 +40,7 @@ static void print_error(const char *what, long long result)
     printf("%s: %s\n", what, result == -1 ? error_name(error) : "done");
 }
 
-/* --- locks
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- locks ------------------------------------------------------------------------------------------ */
 
 OPTIONAL(int, __pthread_mutex_lock, pthread_mutex_t *);
 OPTIONAL(int, __pthread_mutex_trylock, pthread_mutex_t *);
@@ -115,8 +113,7 @@ static void *locks(void *arg)
     ZERO(pthread_mutex_init(&robust, &attr));
     join(start(leave_locked, NULL));
     EXPECT_ERROR(pthread_mutex_lock(&robust), EOWNERDEAD);
-    ZERO(n_pthread_mutex_consistent_np ? n_pthread_mutex_consistent_np(&robust)
-                                       : pthread_mutex_consistent(&robust));
+    ZERO(n_pthread_mutex_consistent_np ? n_pthread_mutex_consistent_np(&robust) : pthread_mutex_consistent(&robust));
     ZERO(pthread_mutex_unlock(&robust));
     ZERO(pthread_mutex_lock(&robust));
     ZERO(pthread_mutex_unlock(&robust));
@@ -132,8 +129,7 @@ static void *locks(void *arg)
     return arg;
 }
 
-/* --- descriptors
- * --------------------------------------------------------------------------------------------------- */
+/* --- descriptors ------------------------------------------------------------------------------------ */
 
 OPTIONAL(ssize_t, __recv, int, void *, size_t, int);
 OPTIONAL(int, __sendmmsg, int, struct mmsghdr *, unsigned, int);
@@ -218,8 +214,7 @@ static void *descriptors(void *arg)
     return arg;
 }
 
-/* --- kernel threads
- * ------------------------------------------------------------------------------------------------ */
+/* --- kernel threads --------------------------------------------------------------------------------- */
 
 struct attributes {
     uint32_t size, policy;
@@ -295,8 +290,7 @@ static void *clocks(void *arg)
     return arg;
 }
 
-/* --- streams
- * ------------------------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------------- */
 
 NAMED(char *, _IO_fgets, char *, int, FILE *);
 NAMED(size_t, _IO_fread, void *, size_t, size_t, FILE *);
@@ -332,10 +326,10 @@ NAMED(void, __syslog_chk, int, int, const char *, ...);
 NAMED(void, __vsyslog_chk, int, int, const char *, va_list);
 
 /* The scanning functions under the names for each C standard. */
-#define SCANS(kind, prefix, type, wide)                                                                      \
-    kind(int, prefix##f##wide##scanf, FILE *, const type *, ...);                                            \
-    kind(int, prefix##wide##scanf, const type *, ...);                                                       \
-    kind(int, prefix##vf##wide##scanf, FILE *, const type *, va_list);                                       \
+#define SCANS(kind, prefix, type, wide)                                                                                        \
+    kind(int, prefix##f##wide##scanf, FILE *, const type *, ...);                                                              \
+    kind(int, prefix##wide##scanf, const type *, ...);                                                                         \
+    kind(int, prefix##vf##wide##scanf, FILE *, const type *, va_list);                                                         \
     kind(int, prefix##v##wide##scanf, const type *, va_list)
 SCANS(NAMED, , char, );
 SCANS(NAMED, __isoc99_, char, );
@@ -404,33 +398,33 @@ static void *read_streams(void *arg)
     return arg;
 }
 
-#define VARIADIC_SCAN(name, type)                                                                            \
-    static int name(int (*scan)(FILE *, const type *, va_list), int (*scan_stdin)(const type *, va_list),    \
-                    FILE *f, const type *format, ...)                                                        \
-    {                                                                                                        \
-        va_list list;                                                                                        \
-                                                                                                             \
-        va_start(list, format);                                                                              \
-        int n = scan ? scan(f, format, list) : scan_stdin(format, list);                                     \
-        va_end(list);                                                                                        \
-        return n;                                                                                            \
+#define VARIADIC_SCAN(name, type)                                                                                              \
+    static int name(int (*scan)(FILE *, const type *, va_list), int (*scan_stdin)(const type *, va_list), FILE *f,             \
+                    const type *format, ...)                                                                                   \
+    {                                                                                                                          \
+        va_list list;                                                                                                          \
+                                                                                                                               \
+        va_start(list, format);                                                                                                \
+        int n = scan ? scan(f, format, list) : scan_stdin(format, list);                                                       \
+        va_end(list);                                                                                                          \
+        return n;                                                                                                              \
     }
 VARIADIC_SCAN(scan_list, char)
 VARIADIC_SCAN(scan_wide_list, wchar_t)
 
-#define SCAN_ALL(prefix, wide, list, format)                                                                 \
-    do {                                                                                                     \
-        int n_ = 0;                                                                                          \
-        stdin = written("11 22 33 44");                                                                      \
-        EXPECT(n_##prefix##f##wide##scanf(stdin, format, &n_), 1);                                           \
-        EXPECT(n_, 11);                                                                                      \
-        EXPECT(n_##prefix##wide##scanf(format, &n_), 1);                                                     \
-        EXPECT(n_, 22);                                                                                      \
-        EXPECT(list(n_##prefix##vf##wide##scanf, NULL, stdin, format, &n_), 1);                              \
-        EXPECT(n_, 33);                                                                                      \
-        EXPECT(list(NULL, n_##prefix##v##wide##scanf, NULL, format, &n_), 1);                                \
-        EXPECT(n_, 44);                                                                                      \
-        ZERO(fclose(stdin));                                                                                 \
+#define SCAN_ALL(prefix, wide, list, format)                                                                                   \
+    do {                                                                                                                       \
+        int n_ = 0;                                                                                                            \
+        stdin = written("11 22 33 44");                                                                                        \
+        EXPECT(n_##prefix##f##wide##scanf(stdin, format, &n_), 1);                                                             \
+        EXPECT(n_, 11);                                                                                                        \
+        EXPECT(n_##prefix##wide##scanf(format, &n_), 1);                                                                       \
+        EXPECT(n_, 22);                                                                                                        \
+        EXPECT(list(n_##prefix##vf##wide##scanf, NULL, stdin, format, &n_), 1);                                                \
+        EXPECT(n_, 33);                                                                                                        \
+        EXPECT(list(NULL, n_##prefix##v##wide##scanf, NULL, format, &n_), 1);                                                  \
+        EXPECT(n_, 44);                                                                                                        \
+        ZERO(fclose(stdin));                                                                                                   \
     } while (0)
 
 static void *scan_streams(void *arg)
@@ -520,8 +514,7 @@ static void *write_streams(void *arg)
     return arg;
 }
 
-/* --- signals, children, names
- * -------------------------------------------------------------------------------------- */
+/* --- signals, children, names ----------------------------------------------------------------------- */
 
 typedef void handler(int);
 
@@ -611,15 +604,14 @@ static void *passwords(void *arg)
     return arg;
 }
 
-#define RESOLVER(prefix)                                                                                     \
-    OPTIONAL(int, prefix##query, const char *, int, int, unsigned char *, int);                              \
-    OPTIONAL(int, prefix##search, const char *, int, int, unsigned char *, int);                             \
-    OPTIONAL(int, prefix##querydomain, const char *, const char *, int, int, unsigned char *, int);          \
-    OPTIONAL(int, prefix##send, const unsigned char *, int, unsigned char *, int);                           \
-    OPTIONAL(int, prefix##nquery, res_state, const char *, int, int, unsigned char *, int);                  \
-    OPTIONAL(int, prefix##nsearch, res_state, const char *, int, int, unsigned char *, int);                 \
-    OPTIONAL(int, prefix##nquerydomain, res_state, const char *, const char *, int, int, unsigned char *,    \
-             int);                                                                                           \
+#define RESOLVER(prefix)                                                                                                       \
+    OPTIONAL(int, prefix##query, const char *, int, int, unsigned char *, int);                                                \
+    OPTIONAL(int, prefix##search, const char *, int, int, unsigned char *, int);                                               \
+    OPTIONAL(int, prefix##querydomain, const char *, const char *, int, int, unsigned char *, int);                            \
+    OPTIONAL(int, prefix##send, const unsigned char *, int, unsigned char *, int);                                             \
+    OPTIONAL(int, prefix##nquery, res_state, const char *, int, int, unsigned char *, int);                                    \
+    OPTIONAL(int, prefix##nsearch, res_state, const char *, int, int, unsigned char *, int);                                   \
+    OPTIONAL(int, prefix##nquerydomain, res_state, const char *, const char *, int, int, unsigned char *, int);                \
     OPTIONAL(int, prefix##nsend, res_state, const unsigned char *, int, unsigned char *, int)
 RESOLVER(res_);
 RESOLVER(__res_);
@@ -636,8 +628,7 @@ static void *serve(void *arg)
     intptr_t questions = 0;
 
     (void)arg;
-    while ((n = SYS(recvfrom(server, message, sizeof message, 0, (struct sockaddr *)&from,
-                             (size = sizeof from, &size)))) > 0) {
+    while ((n = SYS(recvfrom(server, message, sizeof message, 0, (struct sockaddr *)&from, (size = sizeof from, &size)))) > 0) {
         CHECK(n > NS_HFIXEDSZ);
         message[2] |= 0x80;
         message[3] = NXDOMAIN;
@@ -656,24 +647,24 @@ static void use_server(struct __res_state *state, const struct sockaddr_in *addr
     state->retry = 2;
 }
 
-#define ASK(call)                                                                                            \
-    do {                                                                                                     \
-        EXPECT(call, -1);                                                                                    \
-        EXPECT(h_errno, HOST_NOT_FOUND);                                                                     \
+#define ASK(call)                                                                                                              \
+    do {                                                                                                                       \
+        EXPECT(call, -1);                                                                                                      \
+        EXPECT(h_errno, HOST_NOT_FOUND);                                                                                       \
     } while (0)
-#define ASK_ALL(prefix)                                                                                      \
-    do {                                                                                                     \
-        if (!n_##prefix##query)                                                                              \
-            break;                                                                                           \
-        ASK(n_##prefix##query("no.such.name", C_IN, T_A, answer, sizeof answer));                            \
-        ASK(n_##prefix##search("no.such.name.", C_IN, T_A, answer, sizeof answer));                          \
-        ASK(n_##prefix##querydomain("no.such", "name", C_IN, T_A, answer, sizeof answer));                   \
-        EXPECT(n_##prefix##send(question, size, answer, sizeof answer), size);                               \
-        ASK(n_##prefix##nquery(&state, "no.such.name", C_IN, T_A, answer, sizeof answer));                   \
-        ASK(n_##prefix##nsearch(&state, "no.such.name.", C_IN, T_A, answer, sizeof answer));                 \
-        ASK(n_##prefix##nquerydomain(&state, "no.such", "name", C_IN, T_A, answer, sizeof answer));          \
-        EXPECT(n_##prefix##nsend(&state, question, size, answer, sizeof answer), size);                      \
-        asked += 8;                                                                                          \
+#define ASK_ALL(prefix)                                                                                                        \
+    do {                                                                                                                       \
+        if (!n_##prefix##query)                                                                                                \
+            break;                                                                                                             \
+        ASK(n_##prefix##query("no.such.name", C_IN, T_A, answer, sizeof answer));                                              \
+        ASK(n_##prefix##search("no.such.name.", C_IN, T_A, answer, sizeof answer));                                            \
+        ASK(n_##prefix##querydomain("no.such", "name", C_IN, T_A, answer, sizeof answer));                                     \
+        EXPECT(n_##prefix##send(question, size, answer, sizeof answer), size);                                                 \
+        ASK(n_##prefix##nquery(&state, "no.such.name", C_IN, T_A, answer, sizeof answer));                                     \
+        ASK(n_##prefix##nsearch(&state, "no.such.name.", C_IN, T_A, answer, sizeof answer));                                   \
+        ASK(n_##prefix##nquerydomain(&state, "no.such", "name", C_IN, T_A, answer, sizeof answer));                            \
+        EXPECT(n_##prefix##nsend(&state, question, size, answer, sizeof answer), size);                                        \
+        asked += 8;                                                                                                            \
     } while (0)
 
 static void *resolver(void *arg)
@@ -710,10 +701,9 @@ int main(void)
         const char *name;
         void *(*run)(void *);
     } parts[] = {
-        {"locks", locks},          {"descriptors", descriptors}, {"clocks", clocks},
-        {"reading", read_streams}, {"scanning", scan_streams},   {"writing", write_streams},
-        {"signals", signals},      {"children", children},       {"passwords", passwords},
-        {"resolver", resolver},    {"policies", policies},       {"rights", rights},
+        {"locks", locks},           {"descriptors", descriptors}, {"clocks", clocks},     {"reading", read_streams},
+        {"scanning", scan_streams}, {"writing", write_streams},   {"signals", signals},   {"children", children},
+        {"passwords", passwords},   {"resolver", resolver},       {"policies", policies}, {"rights", rights},
     };
 
     begin(40);

@@ -120,8 +120,7 @@ int main(void)
                 else
                     busy_while_waited_with();
                 ZERO(pthread_mutex_destroy(&mutex));
-                printf("%s %s %s\n", p ? "inherit" : "none", shared ? "shared" : "private",
-                       robust ? "robust" : "stalled");
+                printf("%s %s %s\n", p ? "inherit" : "none", shared ? "shared" : "private", robust ? "robust" : "stalled");
             }
         }
     }

@@ -5,10 +5,8 @@
 enum { THREADS = 8, ROUNDS = 200 };
 
 static pthread_mutex_t statics[] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
-                                    PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP,
-                                    PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP};
-static const int types[] = {PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK,
-                            PTHREAD_MUTEX_ADAPTIVE_NP};
+                                    PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP};
+static const int types[] = {PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_ADAPTIVE_NP};
 static const char *const names[] = {"normal", "recursive", "errorcheck", "adaptive"};
 
 static pthread_mutex_t *mutex;
@@ -87,8 +85,7 @@ static void *owner(void *arg)
         ZERO(pthread_mutex_timedlock(mutex, &soon));
         ZERO(pthread_mutex_unlock(mutex));
     } else {
-        EXPECT_ERROR(pthread_mutex_timedlock(mutex, &soon),
-                     type == PTHREAD_MUTEX_ERRORCHECK ? EDEADLK : ETIMEDOUT);
+        EXPECT_ERROR(pthread_mutex_timedlock(mutex, &soon), type == PTHREAD_MUTEX_ERRORCHECK ? EDEADLK : ETIMEDOUT);
     }
     EXPECT_ERROR(pthread_mutex_destroy(mutex), EBUSY);
     pthread_t t = start(timed_winner, &ready);

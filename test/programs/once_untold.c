@@ -1,5 +1,5 @@
-/* pthread_once whose routine is left by a cancellation or pthread_exit, in a program without unwind tables: libc then jumps from one
- * registered cleanup to the next, and the routine has not run. */
+/* pthread_once whose routine is left by a cancellation or pthread_exit, in a program without unwind tables: libc then jumps
+ * from one registered cleanup to the next, and the routine has not run. */
 #include "check.h"
 
 static pthread_once_t once;

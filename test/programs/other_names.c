@@ -63,7 +63,7 @@ static void *descriptors(void *arg)
     if (fallocate64(fd, 0, 0, 6000) == 0)
         EXPECT(lseek(fd, 0, SEEK_END), 6000);
     SYS(close(out[0])), SYS(close(out[1])), SYS(close(fd));
-#define MADE(call, pattern)                                                                                  \
+#define MADE(call, pattern)                                                                                                    \
     (snprintf(name, sizeof name, "%s/" pattern, directory), fd = SYS(call), SYS(close(fd)), SYS(unlink(name)))
     MADE(mkstemp64(name), "aXXXXXX");
     MADE(mkostemp64(name, O_CLOEXEC), "bXXXXXX");
@@ -367,7 +367,7 @@ int main(void)
     static const struct {
         const char *name;
         void *(*run)(void *);
-    } parts[] = {{"descriptors", descriptors}, {"terminal", terminal}, {"children", children}, {"streams", streams},
+    } parts[] = {{"descriptors", descriptors}, {"terminal", terminal},         {"children", children},  {"streams", streams},
                  {"look-ups", look_ups},       {"asynchronous", asynchronous}, {"C threads", c_threads}};
 
     begin(40);

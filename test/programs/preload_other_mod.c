@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define NEXT(name)                                                                                           \
-    static __typeof__(&name) next_##name;                                                                    \
-    if (!next_##name)                                                                                        \
+#define NEXT(name)                                                                                                             \
+    static __typeof__(&name) next_##name;                                                                                      \
+    if (!next_##name)                                                                                                          \
     next_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 static long calls;

@@ -127,13 +127,16 @@ static void by_priority(enum kind what)
     for (int i = 0; i < THREADS; i++)
         if (priority[order[i]] != priority[wanted[i]] || (priority[order[i]] && order[i] != wanted[i]))
             FAIL("%s: thread %d of priority %d was number %d, expected thread %d of priority %d",
-                 kind == MUTEX ? "mutex" : kind == SEM ? "semaphore" : "condition", order[i], priority[order[i]], i,
-                 wanted[i], priority[wanted[i]]);
+                 kind == MUTEX ? "mutex"
+                 : kind == SEM ? "semaphore"
+                               : "condition",
+                 order[i], priority[order[i]], i, wanted[i], priority[wanted[i]]);
 }
 
 static volatile int high_done;
 
-/* On one processor, on one condition, with a deadline that has passed: so that it is mostly about to join, or leave, a queue. */
+/* On one processor, on one condition, with a deadline that has passed: so that it is mostly about to join, or leave, a queue.
+ */
 static void *looks_in(void *arg)
 {
     const struct timespec past = {1, 0};

@@ -46,8 +46,7 @@ static void *read_together(void *arg)
 
 static void *while_read(void *arg)
 {
-    struct timespec at = in_ms(CLOCK_REALTIME, 3), mono = in_ms(CLOCK_MONOTONIC, 3), past = {1, 0},
-                    bad = {1, -1};
+    struct timespec at = in_ms(CLOCK_REALTIME, 3), mono = in_ms(CLOCK_MONOTONIC, 3), past = {1, 0}, bad = {1, -1};
 
     EXPECT_ERROR(pthread_rwlock_trywrlock(&rwlock), EBUSY);
     ZERO(pthread_rwlock_tryrdlock(&rwlock));

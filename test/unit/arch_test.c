@@ -74,8 +74,7 @@ static uint64_t rng(void)
     return rng_state;
 }
 
-/* --- entry
- * -------------------------------------------------------------------------------------------------- */
+/* --- entry ------------------------------------------------------------------------------------------ */
 
 static struct {
     struct vt_context context;
@@ -118,15 +117,13 @@ START_TEST(entry)
 }
 END_TEST
 
-/* --- registers
- * ---------------------------------------------------------------------------------------------- */
+/* --- registers -------------------------------------------------------------------------------------- */
 
 /*
  * Switches with the callee-saved registers set to seed (rbx), seed + 1 (rbp), seed + 2 (r12) to seed + 5
  * (r15); returns the number of those that have changed afterwards. With `flags` as rflags meanwhile.
  */
-long switch_with_registers(struct vt_context *save, const struct vt_context *load, void *tp, uint64_t seed,
-                           uint64_t flags);
+long switch_with_registers(struct vt_context *save, const struct vt_context *load, void *tp, uint64_t seed, uint64_t flags);
 
 __asm__(".text\n"
         ".globl switch_with_registers\n"
@@ -191,8 +188,7 @@ START_TEST(registers)
     init(_i);
     make(&other_context, registers_entry, NULL);
     for (uint64_t i = 0; i < 100; i++)
-        ck_assert_int_eq(switch_with_registers(&main_context, &other_context, vt_arch_tp(),
-                                               0x1234567800000000U + i, RFLAGS),
+        ck_assert_int_eq(switch_with_registers(&main_context, &other_context, vt_arch_tp(), 0x1234567800000000U + i, RFLAGS),
                          0);
 }
 END_TEST
@@ -227,8 +223,7 @@ START_TEST(exported)
 }
 END_TEST
 
-/* --- many contexts, each with a floating-point environment of its own
- * --------------------------------------- */
+/* --- many contexts, each with a floating-point environment of its own ------------------------------- */
 
 #define MANY 1000
 
@@ -343,8 +338,7 @@ static void inherited_entry(void *arg)
 {
     struct many *m = arg;
 
-    inherited = fegetround() == FE_DOWNWARD && (mxcsr() & 0x6000) == 0x2000 &&
-                fetestexcept(FE_ALL_EXCEPT) == FE_DIVBYZERO;
+    inherited = fegetround() == FE_DOWNWARD && (mxcsr() & 0x6000) == 0x2000 && fetestexcept(FE_ALL_EXCEPT) == FE_DIVBYZERO;
     to(&m->context, &main_context);
 }
 
@@ -364,8 +358,7 @@ START_TEST(environment_of_creator)
 }
 END_TEST
 
-/* --- thread pointer
- * ----------------------------------------------------------------------------------------- */
+/* --- thread pointer --------------------------------------------------------------------------------- */
 
 static void *(*allocate_tls)(void *);
 
@@ -451,8 +444,7 @@ START_TEST(own_tls)
 }
 END_TEST
 
-/* --- other kernel threads
- * ----------------------------------------------------------------------------------- */
+/* --- other kernel threads --------------------------------------------------------------------------- */
 
 #define MOVES 20000
 
@@ -505,8 +497,7 @@ START_TEST(moves_between_kernel_threads)
 }
 END_TEST
 
-/* --- unwinding
- * ---------------------------------------------------------------------------------------------- */
+/* --- unwinding -------------------------------------------------------------------------------------- */
 
 struct trace {
     unsigned depth;
@@ -666,8 +657,7 @@ START_TEST(every_instruction_unwinds)
     take_trace(&trace); /* the unwinder's first call allocates */
     ck_assert_int_eq(sigaction(SIGTRAP, &sa, NULL), 0);
     /* rflags is not part of a context: stepping goes on on the other side, until that restores the flags. */
-    ck_assert_int_eq(switch_with_registers(&main_context, &other_context, vt_arch_tp(), 0x77, RFLAGS_TRAP),
-                     0);
+    ck_assert_int_eq(switch_with_registers(&main_context, &other_context, vt_arch_tp(), 0x77, RFLAGS_TRAP), 0);
     unsigned there = step.inside;
     ck_assert_uint_ge(there, 20);
     ck_assert_uint_ge(step.from_main, 8);
@@ -723,8 +713,8 @@ END_TEST
 static struct _Unwind_Exception forced;
 static bool forced_end;
 
-static _Unwind_Reason_Code stop(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
-                                struct _Unwind_Exception *e, struct _Unwind_Context *c, void *arg)
+static _Unwind_Reason_Code stop(int version, _Unwind_Action actions, _Unwind_Exception_Class class, struct _Unwind_Exception *e,
+                                struct _Unwind_Context *c, void *arg)
 {
     (void)version;
     (void)class;
@@ -764,8 +754,7 @@ START_TEST(forced_unwinding)
 }
 END_TEST
 
-/* --- cost
- * --------------------------------------------------------------------------------------------------- */
+/* --- cost ------------------------------------------------------------------------------------------- */
 
 static struct vt_context ping, pong;
 static unsigned long ping_left;

@@ -146,7 +146,7 @@ START_TEST(back)
     uint64_t end = vt_now() + 2000 * MS;
     all_kinds(threads);
     atomic_fetch_sub(&moved, HOUR);
-    bool slow = vt_now() >= end; /* then some may have been over before */
+    bool slow = vt_now() >= end;      /* then some may have been over before */
     while (vt_now() < end + 100 * MS) /* without the watch having seen it */
         usleep(10000);
     vt_clock_was_set(); /* and with */
@@ -216,7 +216,7 @@ START_TEST(race)
 }
 END_TEST
 
-/* --- the watch ------------------------------------------------------------------------------------------------------------- */
+/* --- the watch -------------------------------------------------------------------------------------- */
 
 /* The number of the kernel thread with this name, or 0. */
 static long task(const char *wanted)

@@ -26,21 +26,21 @@
 #define US UINT64_C(1000)
 
 /* Holds in any thread: Check's own assertions are for the main one. */
-#define HOLDS(x)                                                                                                  \
-    do {                                                                                                          \
-        if (!(x)) {                                                                                               \
-            dprintf(2, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x);                                      \
-            abort();                                                                                              \
-        }                                                                                                         \
+#define HOLDS(x)                                                                                                               \
+    do {                                                                                                                       \
+        if (!(x)) {                                                                                                            \
+            dprintf(2, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x);                                                   \
+            abort();                                                                                                           \
+        }                                                                                                                      \
     } while (0)
 
-#define EQUALS(x, y)                                                                                              \
-    do {                                                                                                          \
-        long long x_ = (long long)(x), y_ = (long long)(y);                                                       \
-        if (x_ != y_) {                                                                                           \
-            dprintf(2, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #x, x_, y_);                          \
-            abort();                                                                                              \
-        }                                                                                                         \
+#define EQUALS(x, y)                                                                                                           \
+    do {                                                                                                                       \
+        long long x_ = (long long)(x), y_ = (long long)(y);                                                                    \
+        if (x_ != y_) {                                                                                                        \
+            dprintf(2, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #x, x_, y_);                                       \
+            abort();                                                                                                           \
+        }                                                                                                                      \
     } while (0)
 
 static inline void engine_start(unsigned carriers, unsigned max_carriers, enum vt_io_backend io)
@@ -52,8 +52,8 @@ static inline void engine_start(unsigned carriers, unsigned max_carriers, enum v
 
 static inline struct vt_thread *spawn_with(void *(*start)(void *), void *arg, bool detached)
 {
-    struct vt_spec spec = {.start = start, .arg = arg, .stack_size = 64 << 10, .guard_size = 4096,
-                           .detached = detached, .name = "test"};
+    struct vt_spec spec = {
+        .start = start, .arg = arg, .stack_size = 64 << 10, .guard_size = 4096, .detached = detached, .name = "test"};
     uint64_t handle;
     EQUALS(vt_create(&spec, &handle), 0);
     return (struct vt_thread *)(uintptr_t)(handle & VT_HANDLE_ADDR);

@@ -140,7 +140,7 @@ START_TEST(one_descriptor)
 }
 END_TEST
 
-/* --- poll ------------------------------------------------------------------------------------------------------------------ */
+/* --- poll ------------------------------------------------------------------------------------------- */
 
 static void *polls(void *arg)
 {
@@ -199,7 +199,7 @@ START_TEST(polling)
 }
 END_TEST
 
-/* --- operations ------------------------------------------------------------------------------------------------------------- */
+/* --- operations ------------------------------------------------------------------------------------- */
 
 static void *operations(void *arg)
 {
@@ -244,7 +244,7 @@ START_TEST(ring_operations)
 }
 END_TEST
 
-/* --- races -------------------------------------------------------------------------------------------------------------------- */
+/* --- races ------------------------------------------------------------------------------------------ */
 
 /* Readers whose waits end by data, deadlines and interruptions at once, and are moved between carriers: no byte is lost or
  * read twice, and nobody waits for ever. */
@@ -269,8 +269,8 @@ static void *read_bytes(void *arg)
         uint64_t deadline = any(&random, 8) ? vt_now() + any(&random, 60) * US : VT_NEVER;
         int32_t ret;
         if (pairs[n].how == 0 && vt_io_has_ring()) {
-            struct vt_io_req in = {.opcode = IORING_OP_READ, .fd = fd, .addr = buf, .len = 1 + any(&random, 4),
-                                   .off = UINT64_MAX};
+            struct vt_io_req in = {
+                .opcode = IORING_OP_READ, .fd = fd, .addr = buf, .len = 1 + any(&random, 4), .off = UINT64_MAX};
             ret = vt_io_do(&in, deadline, VT_PARK_INTERRUPTIBLE);
             HOLDS(ret > 0 || ret == -ETIMEDOUT || ret == -EINTR);
         } else {

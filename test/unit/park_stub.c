@@ -186,8 +186,8 @@ static void wake(struct waiter *w)
     vt_unblock(t);
 }
 
-int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline,
-               uint32_t bits, unsigned flags)
+int vt_park_on(const void *addr, bool (*check)(void *), void (*then)(void *), void *arg, uint64_t deadline, uint32_t bits,
+               unsigned flags)
 {
     struct waiter w = {NULL, vt_current(), addr, bits, false, false};
     lock();
@@ -264,8 +264,8 @@ void vt_unpark_one(const void *addr, bool (*under)(void *, uint32_t, bool), void
     unlock();
 }
 
-int vt_unpark_requeue(const void *from, const void *to, unsigned wakes, unsigned move, bool (*check)(void *),
-                      void *arg, unsigned *woken)
+int vt_unpark_requeue(const void *from, const void *to, unsigned wakes, unsigned move, bool (*check)(void *), void *arg,
+                      unsigned *woken)
 {
     unsigned n = 0, moved = 0;
     struct waiter *w;

@@ -318,8 +318,7 @@ static void *wake_racers(void *arg)
             n += vt_unpark(&word, 1 + any(&random, 3), VT_BITS_ALL);
             break;
         case 1:
-            vt_unpark_requeue((const void *)&word, (const void *)&other, any(&random, 2), any(&random, 4), NULL, NULL,
-                              &woken);
+            vt_unpark_requeue((const void *)&word, (const void *)&other, any(&random, 2), any(&random, 4), NULL, NULL, &woken);
             n += woken;
             break;
         case 2:

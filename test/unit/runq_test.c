@@ -17,12 +17,12 @@
 #endif
 
 /* For inner loops and for threads: Check's own assertions make a system call each. */
-#define MUST(x)                                                                                              \
-    do {                                                                                                     \
-        if (!(x)) {                                                                                          \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                          \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define MUST(x)                                                                                                                \
+    do {                                                                                                                       \
+        if (!(x)) {                                                                                                            \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                            \
+            abort();                                                                                                           \
+        }                                                                                                                      \
     } while (0)
 
 struct job {
@@ -196,8 +196,7 @@ START_TEST(global)
 }
 END_TEST
 
-/* --- threads
- * ------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------------- */
 
 #define WORKERS 4
 
@@ -329,8 +328,7 @@ START_TEST(each_job_once)
         ck_assert_ptr_null(vt_runq_pop(&stress.queue[i]));
     }
     ck_assert_uint_eq(vt_globq_len(&g), 0);
-    printf("%d jobs, %lu stolen, %lu overflows\n", STRESS, (unsigned long)stress.stolen,
-           (unsigned long)stress.overflows);
+    printf("%d jobs, %lu stolen, %lu overflows\n", STRESS, (unsigned long)stress.stolen, (unsigned long)stress.overflows);
     free(stress.jobs);
 }
 END_TEST
@@ -490,8 +488,7 @@ START_TEST(locking)
 }
 END_TEST
 
-/* --- cost
- * --------------------------------------------------------------------------------------------------- */
+/* --- cost ------------------------------------------------------------------------------------------- */
 
 static double now_ns(void)
 {

@@ -86,9 +86,8 @@ static void check_layout(const struct vt_slot *s, size_t stack, size_t guard)
     ck_assert(!vt_slot_in_guard(s, s->stack_lo - s->guard_size - 1));
 }
 
-static const size_t sizes[] = {1,         4096,      16384,     20000,      32768,     65536,
-                               100 << 10, 256 << 10, 300 << 10, MIB,        8 * MIB,   10 * MIB,
-                               64 * MIB,  100 * MIB, 512 * MIB, 1000 * MIB, 1024 * MIB};
+static const size_t sizes[] = {1,   4096,    16384,    20000,    32768,     65536,     100 << 10,  256 << 10, 300 << 10,
+                               MIB, 8 * MIB, 10 * MIB, 64 * MIB, 100 * MIB, 512 * MIB, 1000 * MIB, 1024 * MIB};
 
 START_TEST(all_sizes)
 {
@@ -425,8 +424,7 @@ START_TEST(very_many)
         ck_assert_int_eq(vt_slot_tcb(s[i], TID + (unsigned)i), 0);
         s[i]->stack_hi[-100] = 1;
     }
-    size_t rss_each = (status_kb("VmRSS:") - rss) * 1024 / n,
-           pte_each = (status_kb("VmPTE:") - pte) * 1024 / n;
+    size_t rss_each = (status_kb("VmRSS:") - rss) * 1024 / n, pte_each = (status_kb("VmPTE:") - pte) * 1024 / n;
     printf("  %zu slots: %zu bytes of memory and %zu of page tables each\n", n, rss_each, pte_each);
     /* Two pages, and what is known of the slot, and the dtv. */
     ck_assert_uint_le(rss_each, 8192 + 600);
@@ -525,8 +523,8 @@ START_TEST(forks)
             vt_slot_fork_child();
             struct vt_slot *s;
             catch_faults();
-            if (vt_slot_get(NULL, MIB, 4096, &s) != 0 || vt_slot_tcb(s, TID) != 0 ||
-                !faults(s->stack_lo - 1) || !faults(mine->stack_lo - 1))
+            if (vt_slot_get(NULL, MIB, 4096, &s) != 0 || vt_slot_tcb(s, TID) != 0 || !faults(s->stack_lo - 1) ||
+                !faults(mine->stack_lo - 1))
                 _exit(1);
             vt_slot_put(NULL, s);
             _exit(0);

@@ -82,8 +82,7 @@ static int libc_clocklock(pthread_mutex_t *m, clockid_t clock, const struct time
 }
 
 static const struct mutex_ops ours = {fast_lock, vt_mutex_trylock, vt_mutex_clocklock, fast_unlock};
-static const struct mutex_ops libcs = {pthread_mutex_lock, pthread_mutex_trylock, libc_clocklock,
-                                       pthread_mutex_unlock};
+static const struct mutex_ops libcs = {pthread_mutex_lock, pthread_mutex_trylock, libc_clocklock, pthread_mutex_unlock};
 
 struct other {
     const struct mutex_ops *ops;
@@ -98,12 +97,8 @@ static void *other_thread(void *arg)
 {
     struct other *o = arg;
     vt_current()->kind = virtual ? VT_VIRTUAL : VT_KERNEL;
-    struct timespec times[] = {after_ms(CLOCK_REALTIME, 2),
-                               after_ms(CLOCK_REALTIME, -1000),
-                               {-1, 5},
-                               {-1, -5},
-                               {0, 1000000000},
-                               {0, -1}};
+    struct timespec times[] = {
+        after_ms(CLOCK_REALTIME, 2), after_ms(CLOCK_REALTIME, -1000), {-1, 5}, {-1, -5}, {0, 1000000000}, {0, -1}};
     int *log = o->log;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         *log++ = o->ops->clocklock(o->mutex, CLOCK_REALTIME, &times[i]);
@@ -184,8 +179,7 @@ START_TEST(mutex_as_libc)
                     vt_current()->kind = VT_KERNEL;
                     ck_assert_int_eq(na, nb);
                     for (int i = 0; i < na; i++)
-                        ck_assert_msg(a[i] == b[i],
-                                      "robust %d protocol %d shared %d type %d step %d: %d, libc %d", robust,
+                        ck_assert_msg(a[i] == b[i], "robust %d protocol %d shared %d type %d step %d: %d, libc %d", robust,
                                       protocol, shared, types[type], i, b[i], a[i]);
                 }
 }
@@ -664,8 +658,7 @@ START_TEST(rwlock_kinds)
     if (_i != PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP)
         for (int i = 0; !__atomic_load_n(&read, __ATOMIC_SEQ_CST) && i < 1000; i++)
             usleep(10000);
-    ck_assert_int_eq(__atomic_load_n(&read, __ATOMIC_SEQ_CST),
-                     _i != PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    ck_assert_int_eq(__atomic_load_n(&read, __ATOMIC_SEQ_CST), _i != PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     ck_assert_int_eq(__atomic_load_n(&wrote, __ATOMIC_SEQ_CST), 0);
     vt_rwlock_unlock(&rwlock);
     pthread_join(writer, NULL);
@@ -684,39 +677,38 @@ START_TEST(rwlock_kinds)
 }
 END_TEST
 
-#define rwlock_story(p, rd, wr, tryrd, trywr, unlock, log)                                                   \
-    do {                                                                                                     \
-        struct timespec past_ = {0, 0}, bad_ = {0, -1};                                                      \
-        *log++ = rd(&rwlock, CLOCK_REALTIME, &past_);                                                        \
-        *log++ = rd(&rwlock, CLOCK_REALTIME, &bad_);                                                         \
-        *log++ = rd(&rwlock, CLOCK_PROCESS_CPUTIME_ID, &past_);                                              \
-        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &past_);                                                       \
-        *log++ = trywr(&rwlock);                                                                             \
-        *log++ = tryrd(&rwlock);                                                                             \
-        *log++ = unlock(&rwlock);                                                                            \
-        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &past_);                                                       \
-        *log++ = rd(&rwlock, CLOCK_MONOTONIC, &past_);                                                       \
-        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &past_);                                                       \
-        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &bad_);                                                        \
-        *log++ = trywr(&rwlock);                                                                             \
-        *log++ = tryrd(&rwlock);                                                                             \
-        *log++ = rwlock.__data.__cur_writer == (int)gettid();                                                \
-        *log++ = unlock(&rwlock);                                                                            \
-        *log++ = rwlock.__data.__cur_writer;                                                                 \
-        *log++ = trywr(&rwlock);                                                                             \
-        *log++ = unlock(&rwlock);                                                                            \
-        *log++ = pthread_rwlock_destroy(&rwlock);                                                            \
+#define rwlock_story(p, rd, wr, tryrd, trywr, unlock, log)                                                                     \
+    do {                                                                                                                       \
+        struct timespec past_ = {0, 0}, bad_ = {0, -1};                                                                        \
+        *log++ = rd(&rwlock, CLOCK_REALTIME, &past_);                                                                          \
+        *log++ = rd(&rwlock, CLOCK_REALTIME, &bad_);                                                                           \
+        *log++ = rd(&rwlock, CLOCK_PROCESS_CPUTIME_ID, &past_);                                                                \
+        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &past_);                                                                         \
+        *log++ = trywr(&rwlock);                                                                                               \
+        *log++ = tryrd(&rwlock);                                                                                               \
+        *log++ = unlock(&rwlock);                                                                                              \
+        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &past_);                                                                         \
+        *log++ = rd(&rwlock, CLOCK_MONOTONIC, &past_);                                                                         \
+        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &past_);                                                                         \
+        *log++ = wr(&rwlock, CLOCK_MONOTONIC, &bad_);                                                                          \
+        *log++ = trywr(&rwlock);                                                                                               \
+        *log++ = tryrd(&rwlock);                                                                                               \
+        *log++ = rwlock.__data.__cur_writer == (int)gettid();                                                                  \
+        *log++ = unlock(&rwlock);                                                                                              \
+        *log++ = rwlock.__data.__cur_writer;                                                                                   \
+        *log++ = trywr(&rwlock);                                                                                               \
+        *log++ = unlock(&rwlock);                                                                                              \
+        *log++ = pthread_rwlock_destroy(&rwlock);                                                                              \
     } while (0)
 
 START_TEST(rwlock_as_libc)
 {
     int a[32] = {0}, b[32] = {0}, *pa = a, *pb = b;
     rwlock_init(_i);
-    rwlock_story(p, pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock, pthread_rwlock_tryrdlock,
-                 pthread_rwlock_trywrlock, pthread_rwlock_unlock, pa);
+    rwlock_story(p, pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock, pthread_rwlock_tryrdlock, pthread_rwlock_trywrlock,
+                 pthread_rwlock_unlock, pa);
     rwlock_init(_i);
-    rwlock_story(p, vt_rwlock_rdlock, vt_rwlock_wrlock, vt_rwlock_tryrdlock, vt_rwlock_trywrlock,
-                 vt_rwlock_unlock, pb);
+    rwlock_story(p, vt_rwlock_rdlock, vt_rwlock_wrlock, vt_rwlock_tryrdlock, vt_rwlock_trywrlock, vt_rwlock_unlock, pb);
     for (int i = 0; i < 32; i++)
         ck_assert_msg(a[i] == b[i], "step %d: %d, libc %d", i, b[i], a[i]);
     rwlock_init(_i);
@@ -1068,11 +1060,10 @@ START_TEST(futex_as_kernel)
         uint32_t after[2] = {words[0], words[1]};
         memcpy(words, before, sizeof words);
         long got = our_futex(addr, op, val, val2, addr2, val3);
-        ck_assert_msg(
-            got == expected && memcmp(after, words, sizeof words) == 0,
-            "call %d: futex(%p, %#x, %#x, %#lx {%ld, %ld}, %p, %#x) with words %x %x: %ld, kernel %ld", i,
-            (void *)addr, (unsigned)op, val, (long)val2, (long)t.tv_sec, t.tv_nsec, (void *)addr2, val3,
-            before[0], before[1], got, expected);
+        ck_assert_msg(got == expected && memcmp(after, words, sizeof words) == 0,
+                      "call %d: futex(%p, %#x, %#x, %#lx {%ld, %ld}, %p, %#x) with words %x %x: %ld, kernel %ld", i,
+                      (void *)addr, (unsigned)op, val, (long)val2, (long)t.tv_sec, t.tv_nsec, (void *)addr2, val3, before[0],
+                      before[1], got, expected);
     }
 }
 END_TEST
@@ -1143,9 +1134,9 @@ START_TEST(futex_both_queues)
             ck_assert_int_eq(our_futex(&words[1], FUTEX_WAKE | private, INT_MAX, 0, NULL, 0), 6);
             break;
         default: /* words[0] was 0: wake there, and set it to 5 */
-            ck_assert_int_eq(our_futex(&words[1], FUTEX_WAKE_OP | private, 1, 8, &words[0],
-                                       FUTEX_OP(FUTEX_OP_SET, 5, FUTEX_OP_CMP_EQ, 0)),
-                             8);
+            ck_assert_int_eq(
+                our_futex(&words[1], FUTEX_WAKE_OP | private, 1, 8, &words[0], FUTEX_OP(FUTEX_OP_SET, 5, FUTEX_OP_CMP_EQ, 0)),
+                8);
             ck_assert_uint_eq(words[0], 5);
         }
         for (int j = 0; j < 8; j++)

@@ -20,8 +20,7 @@ long *tls_address(void);
 
 int tls_initial(void)
 {
-    return tls_word == 4711 && tls_text[0] == 'i' && tls_text[SIZE - 2] == 'l' && tls_text[SIZE - 1] == 0 &&
-           tls_zero == 0;
+    return tls_word == 4711 && tls_text[0] == 'i' && tls_text[SIZE - 2] == 'l' && tls_text[SIZE - 1] == 0 && tls_zero == 0;
 }
 
 void tls_spoil(void)

@@ -518,10 +518,7 @@ START_TEST(destructors_as_native)
 {
     init();
     for (int i = 0; i < 80; i++)
-        pthread_key_create(&keys[i], i == 1   ? sets_again
-                                     : i == 3 ? late_tls_destructor
-                                     : i == 2 ? NULL
-                                              : destroyed);
+        pthread_key_create(&keys[i], i == 1 ? sets_again : i == 3 ? late_tls_destructor : i == 2 ? NULL : destroyed);
     char native[sizeof(log_text)];
     pthread_t p;
     pthread_create(&p, NULL, native_scenario, NULL);
@@ -878,17 +875,17 @@ static double now(void)
 }
 
 /* Best of several, for what other processes do to a clock. No bound is asserted: it would fail under load. */
-#define COST(name, n, statement)                                                                             \
-    do {                                                                                                     \
-        double best = 1e18;                                                                                  \
-        for (int turn = 0; turn < 5; turn++) {                                                               \
-            double begin = now();                                                                            \
-            for (int i = 0; i < (n); i++)                                                                    \
-                statement;                                                                                   \
-            double took = (now() - begin) / (n);                                                             \
-            best = took < best ? took : best;                                                                \
-        }                                                                                                    \
-        printf("  %-28s %8.1f ns\n", name, best);                                                            \
+#define COST(name, n, statement)                                                                                               \
+    do {                                                                                                                       \
+        double best = 1e18;                                                                                                    \
+        for (int turn = 0; turn < 5; turn++) {                                                                                 \
+            double begin = now();                                                                                              \
+            for (int i = 0; i < (n); i++)                                                                                      \
+                statement;                                                                                                     \
+            double took = (now() - begin) / (n);                                                                               \
+            best = took < best ? took : best;                                                                                  \
+        }                                                                                                                      \
+        printf("  %-28s %8.1f ns\n", name, best);                                                                              \
     } while (0)
 
 START_TEST(costs)

@@ -10,10 +10,10 @@
 #define MS UINT64_C(1000000)
 
 /* For inner loops: Check's own assertions make a system call each. */
-#define MUST(x)                                                                                              \
-    do {                                                                                                     \
-        if (!(x))                                                                                            \
-            ck_abort_msg("%s", #x);                                                                          \
+#define MUST(x)                                                                                                                \
+    do {                                                                                                                       \
+        if (!(x))                                                                                                              \
+            ck_abort_msg("%s", #x);                                                                                            \
     } while (0)
 
 static uint64_t rng_state = 88172645463325252U;
@@ -234,8 +234,7 @@ START_TEST(few_wake_ups_for_removed_timers)
 }
 END_TEST
 
-/* --- a million operations against an array
- * ------------------------------------------------------------------ */
+/* --- a million operations against an array ---------------------------------------------------------- */
 
 #define N          200
 #define OPERATIONS 1000000
@@ -374,8 +373,7 @@ START_TEST(model_far)
 }
 END_TEST
 
-/* --- cost
- * --------------------------------------------------------------------------------------------------- */
+/* --- cost ------------------------------------------------------------------------------------------- */
 
 static double now_ns(void)
 {
@@ -429,8 +427,8 @@ START_TEST(cost)
             if (round == 2)
                 printf("a million of 10 ms, %s: add %.1f ns, expire %.1f ns; at once: add %.1f ns, remove "
                        "%.1f ns\n",
-                       wide ? "256 bytes apart" : "packed", (b - a) / MILLION, (c - b) / MILLION,
-                       (d - c) / MILLION, (e - d) / MILLION);
+                       wide ? "256 bytes apart" : "packed", (b - a) / MILLION, (c - b) / MILLION, (d - c) / MILLION,
+                       (e - d) / MILLION);
         }
     }
     /* The usual life of a time-out: armed, and removed soon. */

@@ -2,7 +2,7 @@
 #pragma once
 #include "atomic.h"
 #include <pthread.h>
-#define SIGCANCEL 32
-#define SIGSETXID 33
-#define PTHREAD_RWLOCK_READER_SHIFT 3
+#define SIGCANCEL                      32
+#define SIGSETXID                      33
+#define PTHREAD_RWLOCK_READER_SHIFT    3
 #define PTHREAD_RWLOCK_READER_OVERFLOW (1u << 31)
