@@ -806,7 +806,7 @@ int main(void)
     Suite *s = suite_create(vt_arch_name);
     TCase *c = tcase_create("arch");
 
-    tcase_set_timeout(c, 300); /* a switch takes 3 us where it needs a system call, and that takes long */
+    tcase_set_timeout(c, 600); /* a switch takes 3 us where it needs a system call, and that takes long */
     tcase_add_loop_test(c, entry, 0, 2);
     tcase_add_loop_test(c, registers, 0, 2);
     tcase_add_loop_test(c, exported, 0, 2);

@@ -596,7 +596,7 @@ int main(void)
 {
     Suite *s = suite_create("slot");
     TCase *c = tcase_create("slot");
-    tcase_set_timeout(c, 240);
+    tcase_set_timeout(c, 600);
     tcase_add_test(c, all_sizes);
     tcase_add_test(c, many_kinds);
     tcase_add_test(c, overflow);
