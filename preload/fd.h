@@ -125,8 +125,8 @@ enum vt_fd_use {
     VT_FD_POLLS, /* poll, epoll_wait; they say nothing about the reads that follow */
 };
 
-/* Whether to try a call without blocking before waiting for it; vt_fd_waited says that the last one was in
- * vain. Every sixteenth is tried in any case, to notice that data has become plentiful. */
+/* Whether to try a call without blocking before waiting for it; vt_fd_waited and vt_fd_vain say that the last one was in vain.
+ * After some that wait, one is tried in any case, to notice that data has become plentiful. */
 static inline bool vt_fd_try_first(int fd, enum vt_fd_use use)
 {
     if ((unsigned)fd >= VT_FD_MAX)
@@ -138,6 +138,13 @@ static inline bool vt_fd_try_first(int fd, enum vt_fd_use use)
     return false;
 }
 
+/* The next calls, as many as given, had better wait without a try. */
+static inline void vt_fd_vain(int fd, enum vt_fd_use use, uint8_t calls)
+{
+    if ((unsigned)fd < VT_FD_MAX)
+        atomic_store_explicit(&vt_fds[fd].waits[use], calls, memory_order_relaxed);
+}
+
 #define VT_FD_GUESSED     255 /* that the next read need not wait; it has not been tried yet */
 #define VT_FD_GUESS_AFTER 64  /* so many times after the last wrong guess */
 
@@ -145,7 +152,7 @@ static inline void vt_fd_waited(int fd, enum vt_fd_use use)
 {
     if ((unsigned)fd >= VT_FD_MAX)
         return;
-    atomic_store_explicit(&vt_fds[fd].waits[use], 15, memory_order_relaxed);
+    vt_fd_vain(fd, use, 15);
     if (use == VT_FD_READS && atomic_load_explicit(&vt_fds[fd].guess, memory_order_relaxed) == VT_FD_GUESSED)
         atomic_store_explicit(&vt_fds[fd].guess, VT_FD_GUESS_AFTER, memory_order_relaxed);
 }

@@ -463,27 +463,42 @@ static bool is_listening(int fd)
     return vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, (long)&on, (long)&length, 0) == 0 && on;
 }
 
+/* So many accepts wait without a look first where the last look was in vain. A look costs little beside a connection; a wait
+ * that was not needed costs a turn behind all that can run, and connections are refused when they wait for long. */
+#define ACCEPTS_UNLOOKED 3
+
+static bool accept_is_ready(int fd)
+{
+    if (vt_io_has_ring() && !vt_fd_try_first(fd, VT_FD_READS))
+        return false;
+    if (vt_poll_now(fd, POLLIN))
+        return true;
+    vt_fd_vain(fd, VT_FD_READS, ACCEPTS_UNLOOKED);
+    return false;
+}
+
+static long wait_to_accept(int fd, struct sockaddr *addr, socklen_t *length, int flags)
+{
+    if (!vt_io_has_ring() && !is_listening(fd))
+        return VT_HANDED_POINT("accept", vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags));
+    struct vt_io_req req = {
+        .opcode = IORING_OP_ACCEPT, .fd = fd, .addr = addr, .off = (uint64_t)(uintptr_t)length, .op_flags = (uint32_t)flags};
+    uint64_t deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
+    long ret;
+    do
+        ret = vt_wait_for(fd, &req, POLLIN, deadline);
+    while (ret == VT_RETRY && !vt_poll_now(fd, POLLIN)); /* others were faster */
+    return ret;
+}
+
 long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
 {
-    long ret;
-    if (VT_AS_IS(fd) || vt_fd_kind(fd) != VT_FD_SOCKET || vt_fd_nonblocking(fd)) {
+    long ret = VT_RETRY;
+    if (!VT_AS_IS(fd) && vt_fd_kind(fd) == VT_FD_SOCKET && !vt_fd_nonblocking(fd) && !accept_is_ready(fd))
+        ret = wait_to_accept(fd, addr, length, flags);
+    /* Should another take the connection in between, this blocks, and the monitor sees to it. */
+    if (ret == VT_RETRY)
         ret = vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags);
-    } else if (!vt_io_has_ring() && !is_listening(fd)) {
-        ret = VT_HANDED_POINT("accept", vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags));
-    } else {
-        struct vt_io_req req = {.opcode = IORING_OP_ACCEPT,
-                                .fd = fd,
-                                .addr = addr,
-                                .off = (uint64_t)(uintptr_t)length,
-                                .op_flags = (uint32_t)flags};
-        uint64_t deadline = vt_fd_deadline(fd, SO_RCVTIMEO);
-        do
-            ret = vt_wait_for(fd, &req, POLLIN, deadline);
-        while (ret == VT_RETRY && !vt_poll_now(fd, POLLIN)); /* others were faster */
-        /* Should another take the connection in between, this blocks, and the monitor sees to it. */
-        if (ret == VT_RETRY)
-            ret = vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags);
-    }
     return ret < 0 ? ret : accepted(fd, (int)ret, flags);
 }
 
