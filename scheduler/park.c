@@ -76,26 +76,27 @@ static void block_virtual(struct vt_thread *t, uint64_t deadline)
 
 /* A kernel thread that was woken soon after its last sleeps began looks out for its permit a little before it sleeps again,
  * some 10 us: main and a carrier that hand work to each other then make no system call for it. */
-#define VT_SOON        UINT64_C(20000)
-#define VT_SOON_CREDIT 4
-#define VT_SPINS       30
+#define VT_SOON  UINT64_C(20000)
+#define VT_SPINS 30
 
 static void spin_kernel(struct vt_thread *t)
 {
     for (int i = 0; i < VT_SPINS; i++) {
         for (int k = 0; k < 8; k++)
             vt_cpu_relax();
-        if (atomic_load_explicit(&t->token, memory_order_relaxed) != VT_NO_PERMIT)
+        if (atomic_load_explicit(&t->token, memory_order_relaxed) != VT_NO_PERMIT) {
+            vt_eager_seen(&t->eager, true);
             return;
+        }
     }
-    t->soon--;
+    vt_eager_seen(&t->eager, false);
 }
 
 static void block_kernel(struct vt_thread *t, uint64_t deadline, bool real)
 {
     struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
     uint32_t none = VT_NO_PERMIT;
-    if (t->soon)
+    if (vt_eager(&t->eager))
         spin_kernel(t);
     if (atomic_compare_exchange_strong_explicit(&t->token, &none, VT_BLOCKED, memory_order_acquire, memory_order_relaxed)) {
         t->since = vt_now() & ~VT_MEASURED;
@@ -109,7 +110,7 @@ static void block_kernel(struct vt_thread *t, uint64_t deadline, bool real)
                        : vt_sys_futex_wait(&t->token, VT_BLOCKED, deadline == VT_NEVER ? NULL : &until);
         vt_enter();
         if (t->kind == VT_KERNEL && vt_sched.nplaces > 1 && vt_now() - t->since < VT_SOON)
-            t->soon = VT_SOON_CREDIT;
+            vt_eager_slept(&t->eager);
         if (err == -EINTR) /* a handler without SA_RESTART has run, or libc's of a cancellation */
             atomic_fetch_or_explicit(&t->interrupt, VT_SIGNALLED | VT_NORESTART, memory_order_relaxed);
     }

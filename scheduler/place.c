@@ -24,10 +24,9 @@
 /* Who yields and finds nobody waiting here asks the kernel, for the sake of others than virtual threads, once in so many
  * times: less than a microsecond of waiting more for them, and many system calls less for who waits in a loop of yields. */
 #define VT_LONE_YIELDS 16
-/* A sleep shorter than this was hardly worth it; then so many times the carrier spins first, some 20 us. */
-#define VT_SOON        UINT64_C(50000)
-#define VT_SOON_CREDIT 2
-#define VT_SPINS       60
+/* A sleep shorter than this was hardly worth it: a carrier may spin first, some 20 us. */
+#define VT_SOON  UINT64_C(50000)
+#define VT_SPINS 60
 /* So many places are looked at before the carrier looks at its own ring again, and in a turn of a spin: what their owners
  * write is fetched for that, some 100 ns each, and they fetch it back. */
 #define VT_LOOK_PLACES 8
@@ -535,7 +534,7 @@ static struct vt_thread *steal(struct vt_carrier *c, struct vt_place *p)
 static bool spin(struct vt_carrier *c, struct vt_place *p)
 {
     unsigned none = 0;
-    if (!c->soon)
+    if (!vt_eager(&c->eager))
         return false;
     if (!c->searching) {
         if (!atomic_compare_exchange_strong_explicit(&vt_sched.searching, &none, 1, memory_order_seq_cst, memory_order_relaxed))
@@ -544,12 +543,14 @@ static bool spin(struct vt_carrier *c, struct vt_place *p)
     }
     unsigned few = vt_sched.nplaces < VT_LOOK_PLACES ? vt_sched.nplaces : VT_LOOK_PLACES;
     for (unsigned i = 0; i < VT_SPINS; i++) {
-        if (work_among(p, p->index + i * few, few) || vt_ring_ready(p))
+        if (work_among(p, p->index + i * few, few) || vt_ring_ready(p)) {
+            vt_eager_seen(&c->eager, true);
             return true;
+        }
         for (int k = 0; k < 8; k++)
             vt_cpu_relax();
     }
-    c->soon--;
+    vt_eager_seen(&c->eager, false);
     return false;
 }
 
@@ -575,7 +576,7 @@ static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
         vt_ring_wait(p, atomic_load_explicit(&p->due, memory_order_relaxed));
         p->clock = vt_now();
         if (p->clock - before < VT_SOON && vt_sched.nplaces > 1)
-            c->soon = VT_SOON_CREDIT;
+            vt_eager_slept(&c->eager);
     }
     vt_chaos();
     vt_lock(&vt_sched.idle_lock);

@@ -12,6 +12,7 @@
 #ifndef VT_PLACE_H
 #define VT_PLACE_H
 
+#include "eager.h"
 #include "lock.h"
 #include "runq.h"
 #include "stock.h"
@@ -107,7 +108,7 @@ struct vt_carrier {
     struct vt_thread *_Atomic mounted;          /* the virtual thread that it runs, or NULL */
     bool searching;                             /* counted in vt_sched.searching */
     uint32_t random;                            /* whom to steal from */
-    uint32_t soon;                              /* how many times it spins before it sleeps */
+    struct vt_eager eager;                      /* whether it spins before it sleeps */
     struct vt_place *lost;                      /* what it attended before its last hand-off */
     _Atomic bool out;                           /* its thread blocks, or did when it lost the place; counted in nout */
     void (*after)(struct vt_carrier *, void *); /* what the context switched to does first */

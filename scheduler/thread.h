@@ -9,6 +9,7 @@
 
 #include "arch.h"
 #include "chaos.h"
+#include "eager.h"
 #include "runq.h"
 #include "wheel.h"
 
@@ -136,10 +137,10 @@ struct vt_thread {
     bool in_position;          /* it reads at the position of a file (preload/rw.c) */
     bool vforked;              /* who runs as this thread is a child that vfork has made, in this memory */
     _Atomic bool
-        bound_for_good;   /* it, or another for it, has asked for what only a kernel thread has; also in kernel threads */
-    uint8_t soon;         /* a kernel thread's: how many times it spins before it sleeps */
-    bool differs;         /* a kernel thread's: its processors, policy or niceness are not the carriers' */
-    _Atomic uint64_t cpu; /* ns of processor time in mounts that are over (cputime.h) */
+        bound_for_good;    /* it, or another for it, has asked for what only a kernel thread has; also in kernel threads */
+    struct vt_eager eager; /* a kernel thread's: whether it spins before it sleeps */
+    bool differs;          /* a kernel thread's: its processors, policy or niceness are not the carriers' */
+    _Atomic uint64_t cpu;  /* ns of processor time in mounts that are over (cputime.h) */
     _Atomic uint32_t bind_asked; /* enum vt_bind_asked: another waits for it to bind itself */
     uint64_t computed;           /* of a bound thread: processor time of its kernel thread at its last wait */
     char name[16];               /* pthread_setname_np */

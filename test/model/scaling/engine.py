@@ -12,7 +12,7 @@ NEXT_STREAK = 16
 GLOBAL_TURN = 61
 SOLO_MAX = 1023
 SOON = 50000
-SOON_CREDIT = 2
+EAGER_CREDIT, EAGER_PAUSE = 2, 255
 SPINS = 60
 SQ_BATCH = 64
 TICK = 2000000
@@ -273,7 +273,7 @@ class Carrier(Core):
         super().__init__(scheduler.machine, place.index)
         self.scheduler, self.place = scheduler, place
         self.searching = self.asleep = False
-        self.soon = self.turn = 0
+        self.credit = self.rest = self.pause = self.turn = 0   # eager.h
         self.mounted = None
         self.woke_at = 0.0
 
@@ -449,7 +449,7 @@ class Carrier(Core):
 
     def spin(self):
         s, p = self.scheduler, self.place
-        if not self.soon:
+        if not self.credit:
             return False
         if not self.searching:
             if self.ahead():
@@ -468,10 +468,14 @@ class Carrier(Core):
                 among = [s.places[(self.turn + i) % s.n] for i in range(few)]
                 self.turn += few
             if p.done or work_elsewhere(self, s, p, among):
+                self.credit = min(self.credit + 1, EAGER_CREDIT)
+                self.pause = 0
                 return True
             self.t += 8 * s.machine.prices.pause
             yield self.t
-        self.soon -= 1
+        self.credit -= 1
+        if not self.credit:
+            self.rest = self.pause = min(2 * self.pause + 1, EAGER_PAUSE)
         s.count['spins_vain'] += 1
         return False
 
@@ -530,7 +534,10 @@ class Carrier(Core):
         p.woken = False
         self.t += m.prices.clock
         if self.t - before < SOON and s.n > 1:
-            self.soon = SOON_CREDIT
+            if self.rest:
+                self.rest -= 1
+            elif not self.credit:
+                self.credit = EAGER_CREDIT
 
     def time_out(self, t):
         if self.asleep and self.sleep_until <= t:
