@@ -3,6 +3,7 @@
 #include "own.h"
 #include "park.h"
 #include "sys.h"
+#include "watch.h"
 
 #include <fcntl.h>
 #include <sys/select.h>
@@ -31,6 +32,10 @@ static void store(int fd, unsigned bits)
     atomic_store_explicit(&vt_fds[fd].waits[VT_FD_POLLS], 0, memory_order_relaxed);
     atomic_store_explicit(&vt_fds[fd].bits, (uint16_t)bits, memory_order_relaxed);
     atomic_fetch_add_explicit(&vt_fds[fd].generation, 1, memory_order_relaxed);
+    if (bits & VT_FD_TRACKED)
+        vt_watch_number_begins(fd);
+    else
+        vt_watch_number_ends(fd);
     if (bits && fd >= atomic_load_explicit(&vt_own_near, memory_order_relaxed))
         vt_own_approach(fd);
 }

@@ -4,6 +4,7 @@
 #include "fd.h"
 #include "kernel.h"
 #include "sys.h"
+#include "watch.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -46,12 +47,9 @@ bool vt_hidden_close(int fd, long *ret)
         return vt_own_has(fd);
     }
     vt_cancel_now();
+    vt_fd_forget(fd);
     struct vt_thread *t = enter();
-    *ret = -EBADF;
-    if (!vt_own_is(fd)) {
-        vt_fd_forget(fd);
-        *ret = vt_sys1(SYS_close, fd);
-    }
+    *ret = vt_own_is(fd) ? -EBADF : vt_sys1(SYS_close, fd);
     leave(t);
     return true;
 }
@@ -61,6 +59,8 @@ bool vt_hidden_dup_over(long number, int fd, int to, int flags, long *ret)
     *ret = -EBADF; /* as far as the program knows it is not open */
     if (vt_own_has(fd))
         return true;
+    if (fd != to && !(vt_self && vt_self->vforked))
+        vt_watch_number_ends(to);
     if (to < atomic_load_explicit(&vt_own_lowest, memory_order_relaxed) || fd == to || (vt_self && vt_self->vforked))
         return false;
     struct vt_thread *t = enter();

@@ -8,6 +8,7 @@
 #include "park.h"
 #include "place.h"
 #include "sys.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,11 +30,6 @@
 /* Submit in between when so many wait: the rest of the batch gains little more. */
 #define VT_SQ_BATCH 64
 
-/* What the events of ops that watch by the program's number carry: bit 0 tells them from addresses, then the number, then the
- * serial, which is never 0. */
-#define VT_BORROWED_LISTS   64
-#define VT_BORROWED_FD_BITS 20
-
 /* What the kernel cannot do without blocking (fsync, reads on some file systems) it has done by workers, kernel threads of
  * the process, for each thread that submits: so many at most, about VT_WORKERS in all. The rest waits its turn. */
 #define VT_WORKERS      64
@@ -49,9 +45,8 @@ struct vt_ring {
     struct vt_own set;   /* the ring's, or the epoll set's, descriptor */
     bool armed;          /* the read of wake_fd is under way */
     struct vt_lock mail_lock;
-    struct vt_op *_Atomic mail;                /* ops of this ring that others want cancelled */
-    uint64_t serial;                           /* back end epoll: of the last op that watches by the program's number */
-    struct vt_op *borrowed[VT_BORROWED_LISTS]; /* those under way, the newest first, by that number */
+    struct vt_op *_Atomic mail; /* ops of this ring that others want cancelled */
+    struct vt_watches watches;  /* back end epoll */
 };
 
 static enum vt_io_backend backend;
@@ -115,8 +110,14 @@ struct vt_own *vt_ring_signal_fd(uint64_t set)
     return found;
 }
 
+struct vt_watches *vt_ring_watches(struct vt_place *p)
+{
+    return &p->ring->watches;
+}
+
 void vt_ring_fork_child(void)
 {
+    vt_watch_fork_child();
     memset(&signal_fds, 0, sizeof signal_fds);
 }
 
@@ -232,6 +233,8 @@ int vt_ring_open(struct vt_place *p)
     }
     vt_own_keep(&r->wake, wake);
     vt_own_keep(&r->set, set);
+    r->watches.set = &r->set;
+    r->watches.place = p->index;
     if (backend == VT_IO_URING) {
         ring_moved(&r->set, set, set_number(r));
         r->set.moved = ring_moved;
@@ -252,76 +255,6 @@ static void complete(struct vt_ring *r, struct vt_op *op, int32_t res)
     vt_unblock(t);
 }
 
-/* Under the lock of own.h. */
-static void op_last(struct vt_own *own, int fd)
-{
-    struct vt_op *op = (struct vt_op *)((char *)own - offsetof(struct vt_op, own));
-    struct epoll_event none = {0};
-    vt_sys4(SYS_epoll_ctl, set_number(op->place->ring), EPOLL_CTL_DEL, fd, (long)&none);
-}
-
-/* The same. If its event has just been taken, the owner is on its way to op_last, before it looks for others. */
-static void op_moved(struct vt_own *own, int from, int to)
-{
-    struct vt_op *op = (struct vt_op *)((char *)own - offsetof(struct vt_op, own));
-    struct epoll_event ev = {.events = op->events, .data.ptr = op};
-    op_last(own, from);
-    vt_sys4(SYS_epoll_ctl, set_number(op->place->ring), EPOLL_CTL_ADD, to, (long)&ev);
-}
-
-/* 0 or an errno. */
-static int control(struct vt_ring *r, int how, int fd, uint32_t events, uint64_t data)
-{
-    struct epoll_event ev = {.events = events, .data.u64 = data};
-    int err = (int)-vt_sys4(SYS_epoll_ctl, vt_own_use(&r->set), how, fd, (long)&ev);
-    vt_own_done(&r->set);
-    return err;
-}
-
-static struct vt_op **borrowed_list(struct vt_ring *r, int fd)
-{
-    return &r->borrowed[(unsigned)fd % VT_BORROWED_LISTS];
-}
-
-/* The newest op that watches by this number of the program's; NULL if there is none. */
-static struct vt_op *borrower(struct vt_ring *r, int fd)
-{
-    struct vt_op *op = *borrowed_list(r, fd);
-    while (op && op->borrowed != fd)
-        op = op->next;
-    return op;
-}
-
-static void unwatch(struct vt_ring *r, struct vt_op *op)
-{
-    if (op->borrowed < 0) {
-        vt_own_drop(&op->own, op_last);
-        return;
-    }
-    /* The number may stand for something else by now. If a newer op watches that, what the set knows by the number is that
-     * op's; and what it knows of the old description, if that is open still by another number, reports once at most, and with
-     * a serial that nobody has. */
-    bool ours = borrower(r, op->borrowed) == op;
-    struct vt_op **link = borrowed_list(r, op->borrowed);
-    while (*link != op)
-        link = &(*link)->next;
-    *link = op->next;
-    if (ours)
-        control(r, EPOLL_CTL_DEL, op->borrowed, 0, 0);
-}
-
-/* The op that an event of the set is for; NULL if it is over. */
-static struct vt_op *op_of(struct vt_ring *r, uint64_t data)
-{
-    if (!(data & 1))
-        return (struct vt_op *)(uintptr_t)data;
-    int fd = (int)(data >> 1 & ((1 << VT_BORROWED_FD_BITS) - 1));
-    struct vt_op *op = *borrowed_list(r, fd);
-    while (op && op->serial != data >> (1 + VT_BORROWED_FD_BITS))
-        op = op->next;
-    return op;
-}
-
 static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec *timeout)
 {
     struct vt_ring *r = p->ring;
@@ -340,10 +273,10 @@ static void reap_epoll(struct vt_place *p, int timeout_ms, const struct timespec
             vt_own_done(&r->wake);
             continue;
         }
-        struct vt_op *op = op_of(r, events[i].data.u64);
+        struct vt_op *op = vt_watch_op(&r->watches, events[i].data.u64);
         if (!op)
             continue;
-        unwatch(r, op);
+        vt_watch_end(&r->watches, op, true);
         complete(r, op, (int32_t)events[i].events);
     }
 }
@@ -423,45 +356,6 @@ void vt_ring_queue(struct vt_place *p, struct vt_op *op, const struct vt_io_req 
     queued(p);
 }
 
-/* By a number of our own: the set knows a number once, and several threads may wait for it; and what has been put there can
- * only be taken out by its number, which the program may close, or give to something else, in the meantime. */
-static int watch_duplicate(struct vt_ring *r, struct vt_op *op, int fd, uint32_t events)
-{
-    int err;
-    op->borrowed = -1;
-    op->events = events;
-    op->own.moved = op_moved;
-    do {
-        if ((err = vt_own_dup(&op->own, fd)) != 0)
-            return err;
-        err =
-            control(r, EPOLL_CTL_ADD, atomic_load_explicit(&op->own.fd, memory_order_relaxed), events, (uint64_t)(uintptr_t)op);
-        vt_own_done(&op->own);
-        if (err)
-            vt_own_drop(&op->own, NULL);
-    } while (err == EBADF); /* somebody has closed it unseen */
-    return err;
-}
-
-/* By the program's number. EEXIST where another op watches by it. */
-static int watch_borrowed(struct vt_ring *r, struct vt_op *op, int fd, uint32_t events)
-{
-    if (fd >> VT_BORROWED_FD_BITS)
-        return EEXIST;
-    op->serial = ++r->serial;
-    uint64_t data = op->serial << (1 + VT_BORROWED_FD_BITS) | (uint64_t)fd << 1 | 1;
-    int err = control(r, EPOLL_CTL_ADD, fd, events, data);
-    if (err == EEXIST && !borrower(r, fd)) /* left there by one that is over */
-        err = control(r, EPOLL_CTL_MOD, fd, events, data);
-    if (err)
-        return err;
-    struct vt_op **list = borrowed_list(r, fd);
-    op->borrowed = fd;
-    op->next = *list;
-    *list = op;
-    return 0;
-}
-
 int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events, bool many)
 {
     if (backend == VT_IO_URING) {
@@ -477,13 +371,8 @@ int vt_ring_watch(struct vt_place *p, struct vt_op *op, int fd, uint32_t events,
         return 0;
     }
     struct vt_ring *r = p->ring;
-    events |= EPOLLONESHOT;
-    op->place = p; /* op_moved looks at it */
-    int err = many ? watch_borrowed(r, op, fd, events) : watch_duplicate(r, op, fd, events);
-    if (many && err == EEXIST)
-        err = watch_duplicate(r, op, fd, events);
-    else if (err == EMFILE)
-        err = watch_borrowed(r, op, fd, events);
+    op->place = p;
+    int err = vt_watch_begin(&r->watches, op, fd, events, many);
     if (err) {
         op->place = NULL;
         return err;
@@ -506,7 +395,7 @@ static void cancel_own(struct vt_place *p, struct vt_op *op)
             enter(p);
         return;
     }
-    unwatch(p->ring, op);
+    vt_watch_end(&p->ring->watches, op, false);
     complete(p->ring, op, -ECANCELED);
 }
 

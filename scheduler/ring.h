@@ -14,6 +14,7 @@ struct vt_place;
 struct vt_ring;
 struct vt_thread;
 struct vt_io_req;
+struct vt_watches;
 
 enum vt_io_backend {
     VT_IO_AUTO = 0,
@@ -29,12 +30,15 @@ struct vt_op {
     _Atomic uint32_t done;      /* res is valid; the last access of the ring to the op */
     _Atomic uint32_t mail_done; /* the owner has dealt with the mail: its last access to the op */
     int32_t res;
-    uint32_t events;    /* epoll only, as the next ones */
-    int32_t borrowed;   /* what is watched is the program's own number; or -1: own */
-    uint64_t serial;    /* borrowed: tells its events from those of requests that are over */
-    struct vt_op *next; /* borrowed: in the ring's list */
-    struct vt_own own;
     bool mailed; /* set by the thread that waits, under the mailbox's lock */
+    /* The rest is watch.c's. */
+    bool kept; /* borrowed: own keeps the file open, for the program has closed the number */
+    uint32_t events;
+    int32_t borrowed; /* what is watched is the program's own number; or -1: own */
+    uint64_t serial;  /* borrowed: tells its events from those of waits that are over */
+    struct vt_watches *watches;
+    struct vt_op *next; /* borrowed: in the list */
+    struct vt_own own;
 };
 
 /* Chooses the back end: tries io_uring unless told otherwise. 0 or an errno. Once, any thread. */
@@ -64,6 +68,9 @@ struct vt_own *vt_ring_signal_fd(uint64_t set);
 
 /* In a forked child: forgets what vt_ring_signal_fd has opened. */
 void vt_ring_fork_child(void);
+
+/* What p's epoll set watches. Any thread. */
+struct vt_watches *vt_ring_watches(struct vt_place *p);
 
 /* Hands over what is queued. */
 void vt_ring_submit(struct vt_place *p);
