@@ -2,6 +2,7 @@
  * look for a cancellation also when they need not wait (POSIX: cancellation points that "shall occur"). */
 #include "sync/sem.h"
 
+#include "call.h"
 #include "clock.h"
 #include "preload.h"
 #include "real.h"
@@ -21,7 +22,10 @@ VT_EXPORT int sem_wait(sem_t *sem)
 {
     if (!vt_on())
         return vt_real(sem_wait)(sem);
-    vt_real(pthread_testcancel)();
+    if (vt_likely(vt_is_virtual()))
+        vt_cancel_point();
+    else
+        vt_real(pthread_testcancel)();
     return vt_likely(vt_sem_take(sem, 0)) ? 0 : as_result(vt_sem_wait(sem, CLOCK_REALTIME, NULL));
 }
 
@@ -53,5 +57,7 @@ VT_EXPORT int sem_trywait(sem_t *sem)
 
 VT_EXPORT int sem_post(sem_t *sem)
 {
-    return vt_on() ? as_result(vt_sem_post(sem)) : vt_real(sem_post)(sem);
+    if (!vt_on())
+        return vt_real(sem_post)(sem);
+    return vt_likely(vt_sem_add(sem)) ? 0 : as_result(vt_sem_post(sem));
 }

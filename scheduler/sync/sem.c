@@ -101,14 +101,8 @@ int vt_sem_post(sem_t *sem)
         }
         return err;
     }
-    uint64_t d = atomic_load_explicit(&s->data, memory_order_relaxed);
-    while (d < VT_SEM_WAITER) {
-        if ((uint32_t)d == SEM_VALUE_MAX)
-            return EOVERFLOW;
-        /* Release, for who takes it. Waiters that come after this see the value. */
-        if (atomic_compare_exchange_weak_explicit(&s->data, &d, d + 1, memory_order_release, memory_order_relaxed))
-            return 0;
-    }
+    if (vt_sem_add(sem))
+        return 0;
     struct post p = {s, 0};
     vt_unpark_one(s, post_to, &p);
     return p.err;

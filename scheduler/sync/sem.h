@@ -8,6 +8,7 @@
 
 #include "sync.h"
 
+#include <limits.h>
 #include <semaphore.h>
 
 struct vt_sem {
@@ -25,6 +26,19 @@ static inline bool vt_sem_take(sem_t *sem, uint64_t waiters)
     while ((uint32_t)d != 0) {
         if (vt_likely(atomic_compare_exchange_weak_explicit(&s->data, &d, d - 1 - waiters, memory_order_acquire,
                                                             memory_order_relaxed)))
+            return true;
+    }
+    return false;
+}
+
+/* Adds one, unless somebody waits or there are too many. Release, for who takes it: who comes to wait after this sees it. Also
+ * where the semaphore is shared: libc's waiters count themselves in the same word. */
+static inline bool vt_sem_add(sem_t *sem)
+{
+    struct vt_sem *s = (struct vt_sem *)sem;
+    uint64_t d = atomic_load_explicit(&s->data, memory_order_relaxed);
+    while (d < SEM_VALUE_MAX) {
+        if (vt_likely(atomic_compare_exchange_weak_explicit(&s->data, &d, d + 1, memory_order_release, memory_order_relaxed)))
             return true;
     }
     return false;
