@@ -130,10 +130,12 @@ VT_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *
     struct sigaction was, ours;
     void *old_function = atomic_load_explicit(&h->function, memory_order_relaxed);
     int old_flags = atomic_load_explicit(&h->flags, memory_order_relaxed);
-    bool handles = act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN;
+    /* The memory of a child of vfork is its parent's, its actions are not: what it sets is for the kernel alone. */
+    bool parents = vt_self && vt_self->vforked;
+    bool handles = act && act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN && !parents;
     /* Back to the default: where there are virtual threads the trampoline stays, for a kick on its way may not end the program.
      */
-    bool stays = act && act->sa_handler == SIG_DFL && vt_sched.nplaces &&
+    bool stays = act && act->sa_handler == SIG_DFL && vt_sched.nplaces && !parents &&
                  atomic_load_explicit(&h->used, memory_order_relaxed) && !default_is_harmless(sig);
     if (handles || stays) {
         ours = *act;
@@ -450,6 +452,8 @@ VT_EXPORT int pthread_kill(pthread_t thread, int sig)
         return 0; /* glibc: no error for one that has ended and can be joined */
     if (vt_came_by_fork(t))
         return (int)-vt_sys3(SYS_tgkill, vt_sys0(SYS_getpid), t->tid, sig);
+    if (t == vt_self && t->vforked) /* the child, not the thread that made it */
+        return (int)-vt_sys3(SYS_tgkill, vt_sys0(SYS_getpid), vt_sys0(SYS_gettid), sig);
     return vt_signal_send(t, sig);
 }
 
