@@ -116,7 +116,9 @@ struct vt_out {
     unsigned generation;
     unsigned shutdowns;  /* seen before the last try */
     unsigned futile;     /* how often the descriptor was ready and yet the call would have blocked */
-    bool asked;          /* whether fd blocks, and for how long, is known */
+    bool asked;          /* whether fd blocks, and for how long, is known; and local */
+    bool local;          /* a socket of the local domain */
+    bool quiet;          /* the next try raises no SIGPIPE, as a call on such a socket that has waited does not */
     _Atomic bool nudged; /* to be tried again although not ready */
     uint64_t deadline;
     struct vt_thread *thread;
@@ -141,8 +143,16 @@ long vt_out_wait(struct vt_out *out, long done);
 long vt_broken_pipe(void);
 
 /* Lets transfers out of fd that wait for room be tried again: shutdown() ends them, which readiness does not
- * show where the socket is of the local domain. Any thread. */
-void vt_out_nudge(int fd);
+ * show where the socket is of the local domain. peers: those of all sockets of the local domain too, one of which
+ * may be fd's peer. Any thread. */
+void vt_out_nudge(int fd, bool peers);
+
+/* Whether fd is a socket of the local domain (AF_UNIX). */
+bool vt_socket_is_local(int fd);
+
+/* Whether fd is a terminal whose reads end without input: after a time (VTIME), or at once (VMIN 0). Readiness does not
+ * show that, so it is the kernel that has to wait. */
+bool vt_read_is_timed(int fd);
 
 /* In a forked child: nobody waits but the calling thread. */
 void vt_out_fork_child(void);

@@ -491,49 +491,133 @@ static bool never_waits(int fd)
     return kind == VT_FD_FILE || kind == VT_FD_UNKNOWN || vt_fd_nonblocking(fd);
 }
 
-/* Parks until fd, if it is one to wait for, is ready: 0, -EINTR or -EAGAIN. */
+/* Parks until fd, if it is one to wait for, is ready: 0, or an error. */
 static long await_ready(int fd, short events)
 {
     if (never_waits(fd) || vt_poll_now(fd, events))
         return 0;
-    long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
-    return ret == -EINTR || ret == -EAGAIN ? ret : 0;
+    long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, SO_RCVTIMEO));
+    return ret == -EINTR || ret == -EAGAIN || ret == -EBADF ? ret : 0;
 }
 
-/* What is ready may still be too little, so that the call blocks. Where that has been seen the place is
- * handed over. */
+/* The same for room. VT_BLOCK: a shutdown may have ended the call, which readiness does not show. */
+static long await_room(int fd)
+{
+    struct vt_out out;
+    vt_out_start(&out, fd, vt_fd_generation(fd)); /* before the look: a shutdown after it is noticed */
+    if (never_waits(fd) || vt_poll_now(fd, POLLOUT))
+        return 0;
+    long ret = vt_out_wait(&out, 0);
+    if (ret == VT_RETRY || (ret == 0 && !vt_poll_now(fd, POLLOUT)))
+        return VT_BLOCK;
+    return ret;
+}
+
+/* What is ready may still be too little, so that the call blocks. Where that has been seen, or await_ready and await_room have
+ * said so, the place is handed over. */
 #define COPY_LONG_NS UINT64_C(500000)
 
-#define COPY_FUNCTION(name, parameters, arguments, in, in_events, out, out_events, nonblock)                                   \
-    VT_EXPORT ssize_t name parameters                                                                                          \
-    {                                                                                                                          \
-        if (!vt_on() || !vt_is_virtual())                                                                                      \
-            return vt_real(name) arguments;                                                                                    \
-        vt_cancel_point();                                                                                                     \
-        if ((nonblock) || (never_waits(in) && never_waits(out)))                                                               \
-            return vt_real(name) arguments;                                                                                    \
-        long err = await_ready(in, in_events);                                                                                 \
-        if (err == 0)                                                                                                          \
-            err = await_ready(out, out_events);                                                                                \
-        if (err)                                                                                                               \
-            return vt_result(err);                                                                                             \
-        uint64_t start = vt_now();                                                                                             \
-        ssize_t ret = vt_fd_bits(out) & VT_FD_PIECEMEAL ? VT_HANDED(#name, vt_real(name) arguments) : vt_real(name) arguments; \
-        if (vt_now() - start > COPY_LONG_NS)                                                                                   \
-            vt_fd_set(out, VT_FD_PIECEMEAL);                                                                                   \
-        else                                                                                                                   \
-            vt_fd_clear(out, VT_FD_PIECEMEAL);                                                                                 \
-        return ret;                                                                                                            \
-    }
+/* call, of libc's; or the error that ready is. */
+#define COPY_CALL(what, out, ready, call)                                                                                      \
+    __extension__({                                                                                                            \
+        long copy_ = (ready);                                                                                                  \
+        if (copy_ == 0 || copy_ == VT_BLOCK) {                                                                                 \
+            uint64_t start_ = vt_now();                                                                                        \
+            copy_ = copy_ == VT_BLOCK || (vt_fd_bits(out) & VT_FD_PIECEMEAL) ? VT_HANDED(what, call) : (call);                 \
+            if (vt_now() - start_ > COPY_LONG_NS)                                                                              \
+                vt_fd_set(out, VT_FD_PIECEMEAL);                                                                               \
+            else                                                                                                               \
+                vt_fd_clear(out, VT_FD_PIECEMEAL);                                                                             \
+        } else {                                                                                                               \
+            copy_ = vt_result(copy_);                                                                                          \
+        }                                                                                                                      \
+        copy_;                                                                                                                 \
+    })
 
-COPY_FUNCTION(sendfile, (int out, int in, off_t *offset, size_t n), (out, in, offset, n), in, POLLIN, out, POLLOUT, false)
+VT_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t n)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(sendfile)(out, in, offset, n);
+    vt_cancel_point();
+    if (n == 0 || (never_waits(in) && never_waits(out)))
+        return vt_real(sendfile)(out, in, offset, n);
+    /* Into a pipe it is splice; else what it could wait for is not taken (EINVAL). */
+    long ready = vt_fd_kind(out) == VT_FD_PIPE ? await_ready(in, POLLIN) : 0;
+    if (ready == 0)
+        ready = await_room(out);
+    return COPY_CALL("sendfile", out, ready, vt_real(sendfile)(out, in, offset, n));
+}
 VT_ALIAS(sendfile, sendfile64);
-COPY_FUNCTION(splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
-              (in, in_at, out, out_at, n, flags), in, POLLIN, out, POLLOUT, false)
-COPY_FUNCTION(tee, (int in, int out, size_t n, unsigned flags), (in, out, n, flags), in, POLLIN, out, POLLOUT,
-              flags &SPLICE_F_NONBLOCK)
-COPY_FUNCTION(vmsplice, (int fd, const struct iovec *iov, size_t count, unsigned flags), (fd, iov, count, flags), fd,
-              POLLIN | POLLOUT, fd, POLLIN | POLLOUT, flags &SPLICE_F_NONBLOCK)
+
+/* splice, tee and vmsplice. The kernel is asked first, as if it were not to wait (now is that call): it finds what is wrong
+ * with the arguments, and what there is. For a pipe it does not wait then, for a socket it may, so that this is looked at
+ * before. True: that was all, and *ret is the result; else the call is to be made, and *ret is what COPY_CALL wants. */
+static bool move_now(int in, int out, unsigned flags, long (*now)(const long *a), const long *a, long *ret)
+{
+    vt_cancel_point();
+    bool in_pipe = vt_fd_kind(in) == VT_FD_PIPE, out_pipe = vt_fd_kind(out) == VT_FD_PIPE;
+    bool nonblock = (flags & SPLICE_F_NONBLOCK) || (in_pipe && vt_fd_nonblocking(in)) || (out_pipe && vt_fd_nonblocking(out));
+    bool waits = (!in_pipe && !never_waits(in) && !vt_poll_now(in, POLLIN)) ||
+                 (!out_pipe && !never_waits(out) && !vt_poll_now(out, POLLOUT));
+    /* The pipe comes first, and a local socket knows the flag. */
+    if (waits && nonblock)
+        waits = in_pipe ? vt_poll_now(in, POLLIN) : vt_poll_now(out, POLLOUT) && !vt_socket_is_local(in);
+    if (!waits) {
+        *ret = now(a);
+        if (*ret != -EAGAIN || nonblock) {
+            *ret = vt_result(*ret);
+            return true;
+        }
+    }
+    *ret = await_ready(in, in == out ? POLLIN | POLLOUT : POLLIN);
+    if (*ret == 0 && in != out)
+        *ret = await_room(out);
+    return false;
+}
+
+static long splice_now(const long *a)
+{
+    return vt_sys6(SYS_splice, a[0], a[1], a[2], a[3], a[4], a[5] | SPLICE_F_NONBLOCK);
+}
+
+static long tee_now(const long *a)
+{
+    return vt_sys4(SYS_tee, a[0], a[1], a[2], a[3] | SPLICE_F_NONBLOCK);
+}
+
+static long vmsplice_now(const long *a)
+{
+    return vt_sys4(SYS_vmsplice, a[0], a[1], a[2], a[3] | SPLICE_F_NONBLOCK);
+}
+
+VT_EXPORT ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags)
+{
+    long ret, a[6] = {in, (long)in_at, out, (long)out_at, (long)n, flags};
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(splice)(in, in_at, out, out_at, n, flags);
+    return move_now(in, out, flags, splice_now, a, &ret)
+               ? ret
+               : COPY_CALL("splice", out, ret, vt_real(splice)(in, in_at, out, out_at, n, flags));
+}
+
+VT_EXPORT ssize_t tee(int in, int out, size_t n, unsigned flags)
+{
+    long ret, a[4] = {in, out, (long)n, flags};
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(tee)(in, out, n, flags);
+    return move_now(in, out, flags, tee_now, a, &ret) ? ret : COPY_CALL("tee", out, ret, vt_real(tee)(in, out, n, flags));
+}
+
+VT_EXPORT ssize_t vmsplice(int fd, const struct iovec *iov, size_t count, unsigned flags)
+{
+    long ret, a[4] = {fd, (long)iov, (long)count, flags};
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(vmsplice)(fd, iov, count, flags);
+    return move_now(fd, fd, flags, vmsplice_now, a, &ret)
+               ? ret
+               : COPY_CALL("vmsplice", fd, ret, vt_real(vmsplice)(fd, iov, count, flags));
+}
+
 VT_HANDED_FUNCTION(ssize_t, copy_file_range, (int in, off64_t *in_at, int out, off64_t *out_at, size_t n, unsigned flags),
                    (in, in_at, out, out_at, n, flags))
 
@@ -566,9 +650,15 @@ VT_ALIAS(lockf, lockf64);
 
 /* --- System V and POSIX messages and semaphores ----------------------------------------------------- */
 
+/* Whether the kernel takes this time limit: it looks before it does anything. */
+static bool limit_valid(const struct timespec *timeout)
+{
+    return !timeout || (timeout->tv_sec >= 0 && vt_nsec_valid(timeout));
+}
+
 VT_EXPORT int semtimedop(int id, struct sembuf *ops, size_t count, const struct timespec *timeout)
 {
-    if (!vt_on() || !vt_is_virtual() || count == 0)
+    if (!vt_on() || !vt_is_virtual() || count == 0 || !limit_valid(timeout))
         return vt_real(semtimedop)(id, ops, count, timeout);
     if (count == 1) {
         struct sembuf now = *ops;
@@ -577,7 +667,7 @@ VT_EXPORT int semtimedop(int id, struct sembuf *ops, size_t count, const struct 
         if (ret != -EAGAIN || (ops->sem_flg & IPC_NOWAIT))
             return (int)vt_result(ret);
     }
-    if (!timeout || timeout->tv_sec < 0 || !vt_nsec_valid(timeout))
+    if (!timeout)
         return VT_HANDED("semop", vt_real(semtimedop)(id, ops, count, timeout));
     uint64_t deadline = vt_deadline_in(vt_timespec_ns(timeout));
     struct timespec left;
@@ -617,10 +707,10 @@ VT_EXPORT ssize_t msgrcv(int id, void *msg, size_t n, long type, int flags)
 /* A message queue is a descriptor on Linux (mq_overview(7)). */
 static const struct timespec long_ago = {0, 0};
 
-#define QUEUE_FUNCTION(type, name, parameters, arguments, now)                                                                 \
+#define QUEUE_FUNCTION(type, name, parameters, arguments, valid, now)                                                          \
     VT_EXPORT type name parameters                                                                                             \
     {                                                                                                                          \
-        if (!vt_on() || !vt_is_virtual())                                                                                      \
+        if (!vt_on() || !vt_is_virtual() || !(valid))                                                                          \
             return vt_real(name) arguments;                                                                                    \
         vt_cancel_point();                                                                                                     \
         long ret = now; /* a deadline that has passed does not wait */                                                         \
@@ -629,17 +719,17 @@ static const struct timespec long_ago = {0, 0};
         return VT_HANDED(#name, vt_real(name) arguments);                                                                      \
     }
 
-QUEUE_FUNCTION(ssize_t, mq_receive, (mqd_t queue, char *msg, size_t n, unsigned *priority), (queue, msg, n, priority),
+QUEUE_FUNCTION(ssize_t, mq_receive, (mqd_t queue, char *msg, size_t n, unsigned *priority), (queue, msg, n, priority), true,
                vt_sys6(SYS_mq_timedreceive, queue, (long)msg, (long)n, (long)priority, (long)&long_ago, 0))
 QUEUE_FUNCTION(ssize_t, mq_timedreceive,
                (mqd_t queue, char *restrict msg, size_t n, unsigned *restrict priority,
                 const struct timespec *restrict timeout),
-               (queue, msg, n, priority, timeout),
+               (queue, msg, n, priority, timeout), limit_valid(timeout),
                vt_sys6(SYS_mq_timedreceive, queue, (long)msg, (long)n, (long)priority, (long)&long_ago, 0))
-QUEUE_FUNCTION(int, mq_send, (mqd_t queue, const char *msg, size_t n, unsigned priority), (queue, msg, n, priority),
+QUEUE_FUNCTION(int, mq_send, (mqd_t queue, const char *msg, size_t n, unsigned priority), (queue, msg, n, priority), true,
                vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
 QUEUE_FUNCTION(int, mq_timedsend, (mqd_t queue, const char *msg, size_t n, unsigned priority, const struct timespec *timeout),
-               (queue, msg, n, priority, timeout),
+               (queue, msg, n, priority, timeout), limit_valid(timeout),
                vt_sys6(SYS_mq_timedsend, queue, (long)msg, (long)n, priority, (long)&long_ago, 0))
 
 /* --- asynchronous I/O by libc's threads ------------------------------------------------------------- */

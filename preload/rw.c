@@ -19,7 +19,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <termios.h>
 #include <unistd.h>
 
 /* --- waiting ---------------------------------------------------------------------------------------- */
@@ -180,18 +182,18 @@ static void out_unlink(struct vt_out *out)
 
 _Atomic unsigned vt_shutdowns;
 
-void vt_out_nudge(int fd)
+void vt_out_nudge(int fd, bool peers)
 {
     /* Who finds the old count after it has joined the list is found there. */
     atomic_fetch_add(&vt_shutdowns, 1);
     bool all = vt_fd_bits(fd) & VT_FD_SHARED; /* they may wait by another number */
     for (unsigned i = 0; i < OUT_LISTS; i++) {
-        if (!all && i != (unsigned)fd % OUT_LISTS)
+        if (!all && !peers && i != (unsigned)fd % OUT_LISTS)
             continue;
         struct vt_thread *t = vt_enter();
         vt_lock(&out_lists[i].lock);
         for (struct vt_out *out = out_lists[i].first; out; out = out->next) {
-            if (!all && out->fd != fd)
+            if (!all && out->fd != fd && !(peers && out->local))
                 continue;
             atomic_store_explicit(&out->nudged, true, memory_order_release);
             vt_unblock(out->thread);
@@ -220,12 +222,21 @@ void vt_out_fork_child(void)
     }
 }
 
+static long socket_error(int fd)
+{
+    int err = 0;
+    socklen_t length = sizeof err;
+    vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_ERROR, (long)&err, (long)&length, 0);
+    return err ? -err : -EPIPE;
+}
+
 long vt_out_wait(struct vt_out *out, long done)
 {
     if (!out->asked) {
         if (vt_fd_nonblocking(out->fd))
             return done ? done : -EAGAIN;
         out->deadline = vt_fd_deadline(out->fd, SO_SNDTIMEO);
+        out->local = (vt_fd_bits(out->fd) & VT_FD_KIND) == VT_FD_SOCKET && vt_socket_is_local(out->fd);
         out->asked = true;
     }
     /* Some sockets (a datagram socket whose peer is full) are always ready. Elsewhere others were faster. */
@@ -233,6 +244,7 @@ long vt_out_wait(struct vt_out *out, long done)
         return VT_RETRY;
     bool socket = (vt_fd_bits(out->fd) & VT_FD_KIND) == VT_FD_SOCKET;
     unsigned flags = vt_restartable(out->deadline);
+    out->quiet = out->local;
     for (;;) {
         if (socket)
             out_link(out);
@@ -247,9 +259,10 @@ long vt_out_wait(struct vt_out *out, long done)
             continue;
         if (events < 0 && !nudged)
             return done ? done : events == -ETIMEDOUT ? -EAGAIN : events;
-        /* The connection has broken: the next call is to find its error, as it would natively. */
-        if (done && events > 0 && (events & POLLHUP))
-            return done;
+        /* The connection has broken: the next call is to find its error, as it would natively. A call on a local socket that
+         * has waited finds why, and raises no SIGPIPE. */
+        if (events > 0 && (events & POLLHUP) && (done || out->local))
+            return done ? done : socket_error(out->fd);
         /* The number stands for something else by now, which must not get these bytes. */
         if (vt_fd_generation(out->fd) != out->generation)
             return done ? done : -EBADF;
@@ -292,6 +305,15 @@ static long writev_now(int fd, const struct iovec *iov, int count, int flags)
     return vt_sys3(SYS_write, fd, (long)iov->iov_base, (long)(n < 4096 ? n : 4096));
 }
 
+bool vt_read_is_timed(int fd)
+{
+    struct { /* the kernel's termios, which is not libc's */
+        uint32_t iflag, oflag, cflag, lflag;
+        uint8_t line, cc[19];
+    } t;
+    return vt_sys3(SYS_ioctl, fd, TCGETS, (long)&t) == 0 && !(t.lflag & ICANON) && (t.cc[VTIME] != 0 || t.cc[VMIN] == 0);
+}
+
 /* --- streams ---------------------------------------------------------------------------------------- */
 
 static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
@@ -320,7 +342,8 @@ static long stream_readv(int fd, const struct iovec *iov, int count, int flags)
             req.addr = iov->iov_base;
             req.len = (uint32_t)(iov->iov_len < VT_RW_MAX ? iov->iov_len : VT_RW_MAX);
         }
-        long ret = vt_wait_in(fd, &req, VT_NEVER, &vain);
+        bool timed = (vt_fd_bits(fd) & VT_FD_KIND) == VT_FD_CHAR && vt_read_is_timed(fd);
+        long ret = timed ? VT_BLOCK : vt_wait_in(fd, &req, VT_NEVER, &vain);
         if (count == 1 && ret == (long)req.len)
             vt_fd_plenty(fd);
         if (ret == VT_BLOCK)

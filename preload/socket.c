@@ -22,6 +22,14 @@ static bool is_stream(int fd)
     return type == SOCK_STREAM;
 }
 
+bool vt_socket_is_local(int fd)
+{
+    int domain = 0;
+    socklen_t length = sizeof domain;
+    vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, (long)&domain, (long)&length, 0);
+    return domain == AF_UNIX;
+}
+
 /* Receives by the ring, with the sender's address. */
 static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length,
                               uint64_t deadline, unsigned *vain)
@@ -45,7 +53,7 @@ static size_t recv_least(int fd, size_t n, int flags)
             return 1;
         vt_sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVLOWAT, (long)&low, (long)&length, 0);
     }
-    if (!is_stream(fd))
+    if (!is_stream(fd) || ((flags & MSG_PEEK) && vt_socket_is_local(fd))) /* looks at what there is */
         return 1;
     return (flags & MSG_WAITALL) || (size_t)low > n ? n : (size_t)low;
 }
@@ -192,6 +200,8 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
             return VT_HANDED_POINT("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
         if (flags & MSG_WAITALL)
             return recv_pieces(fd, msg, flags);
+        return VT_HANDED_POINT("recvmsg",
+                               vt_sys3(SYS_recvmsg, fd, (long)msg, flags)); /* of how many pieces, the kernel knows */
     }
     bool first = !vt_io_has_ring() || vt_fd_try_first(fd, VT_FD_READS), asked = false;
     unsigned vain = 0;
@@ -216,7 +226,10 @@ static long recvmsg_call(int fd, struct msghdr *msg, int flags)
             asked = true;
         }
         struct vt_io_req req = {.opcode = IORING_OP_RECVMSG, .fd = fd, .addr = msg, .len = 1, .op_flags = (uint32_t)flags};
-        long ret = vt_wait_in(fd, &req, deadline, &vain);
+        /* A try in vain on a local stream leaves credentials of nobody (SO_PASSCRED) where the control data begins, and the
+         * ring's second try puts the right ones behind them, where they are not seen. */
+        bool ring = !msg->msg_controllen || !vt_socket_is_local(fd);
+        long ret = vt_wait_in(fd, ring ? &req : NULL, deadline, &vain);
         if (ret == VT_BLOCK)
             return VT_HANDED_POINT("recvmsg", vt_sys3(SYS_recvmsg, fd, (long)msg, flags));
         if (ret != VT_RETRY)
@@ -291,7 +304,7 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
     for (;;) {
         bool some = before || done;
         long ret = vt_sys6(SYS_sendto, out->fd, (long)((const char *)buf + done), (long)(n - done),
-                           flags | MSG_DONTWAIT | (some ? MSG_NOSIGNAL : 0), (long)addr, length);
+                           flags | MSG_DONTWAIT | (some || out->quiet ? MSG_NOSIGNAL : 0), (long)addr, length);
         if (ret >= 0) {
             done += (size_t)ret;
             if (done >= n || ret == 0)
@@ -390,7 +403,7 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
     struct vt_out out;
     vt_out_start(&out, fd, vt_fd_generation(fd));
     for (;;) {
-        long ret = vt_sys3(SYS_sendmsg, fd, (long)msg, flags | MSG_DONTWAIT);
+        long ret = vt_sys3(SYS_sendmsg, fd, (long)msg, flags | MSG_DONTWAIT | (out.quiet ? MSG_NOSIGNAL : 0));
         if (ret > 0 && !complete(msg, ret)) {
             out.futile = 0;
             ret = send_rest(&out, msg, flags, ret);
@@ -494,7 +507,8 @@ static long wait_to_accept(int fd, struct sockaddr *addr, socklen_t *length, int
 long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
 {
     long ret = VT_RETRY;
-    if (!VT_AS_IS(fd) && vt_fd_kind(fd) == VT_FD_SOCKET && !vt_fd_nonblocking(fd) && !accept_is_ready(fd))
+    bool valid = !(flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (valid && !VT_AS_IS(fd) && vt_fd_kind(fd) == VT_FD_SOCKET && !vt_fd_nonblocking(fd) && !accept_is_ready(fd))
         ret = wait_to_accept(fd, addr, length, flags);
     /* Should another take the connection in between, this blocks, and the monitor sees to it. */
     if (ret == VT_RETRY)
@@ -516,7 +530,7 @@ long vt_call_connect(int fd, const struct sockaddr *addr, socklen_t length)
         if (ret == -EINTR && !vt_io_interrupted(&flags))
             continue; /* the connection is being made meanwhile: EALREADY comes next */
         if (ret == -ETIMEDOUT && deadline != VT_NEVER && vt_now() >= deadline)
-            return -EINPROGRESS;
+            return vt_socket_is_local(fd) ? -EAGAIN : -EINPROGRESS;
         /* An earlier call that was interrupted has begun it. A blocking one waits for its end, and the next
          * one finds it. */
         if (ret == -EALREADY || ret == -EINPROGRESS || ret == -EAGAIN) {
@@ -651,8 +665,11 @@ VT_EXPORT int socketpair(int domain, int type, int protocol, int fds[2])
 VT_EXPORT int shutdown(int fd, int how)
 {
     int ret = vt_real(shutdown)(fd, how);
-    if (ret == 0 && how != SHUT_RD && vt_on())
-        vt_out_nudge(fd);
+    if (ret == 0 && vt_on()) {
+        bool peers = how != SHUT_WR && vt_socket_is_local(fd); /* what the peer sends is refused from now on */
+        if (peers || how != SHUT_RD)
+            vt_out_nudge(fd, peers);
+    }
     return ret;
 }
 

@@ -83,6 +83,8 @@ static __attribute__((noinline)) enum way wait_ready(FILE *fp, short events, enu
         return then;
     if (vt_fd_nonblocking(fd))
         return DIRECT;
+    if (events == POLLIN && vt_fd_kind(fd) == VT_FD_CHAR && vt_read_is_timed(fd))
+        return HANDED;
     long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
     if (ret != -EINTR && ret != -EAGAIN)
         return then;

@@ -147,6 +147,22 @@ static void *let_all_go(void *arg)
     return NULL;
 }
 
+/* A time limit that is none is refused even where there is nothing to wait for. */
+static void *invalid_limits(void *arg)
+{
+    const struct timespec invalid[2] = {{0, -1}, {-1, 0}};
+    char text[100];
+
+    SYS(mq_send(posix_queue, "abc", 3, 0));
+    for (int i = 0; i < 2; i++) {
+        EXPECT_ERRNO(mq_timedreceive(posix_queue, text, sizeof text, NULL, &invalid[i]), EINVAL);
+        EXPECT_ERRNO(mq_timedsend(posix_queue, "abc", 3, 0, &invalid[i]), EINVAL);
+        EXPECT_ERRNO(semtimedop(sems, &(struct sembuf){0, 1, 0}, 1, &invalid[i]), EINVAL);
+    }
+    EXPECT(mq_receive(posix_queue, text, sizeof text, NULL), 3);
+    return arg;
+}
+
 int main(void)
 {
     pthread_t threads[EACH * KINDS];
@@ -175,6 +191,7 @@ int main(void)
         }
         ZERO(error);
     }
+    join(start(invalid_limits, NULL));
     SYS(msgctl(queue, IPC_RMID, NULL));
     SYS(semctl(sems, 0, IPC_RMID));
     SYS(unlink(locked)), SYS(unlink(record)), SYS(unlink(fifo)), SYS(rmdir(directory));
