@@ -147,8 +147,14 @@ long vt_broken_pipe(void);
  * may be fd's peer. Any thread. */
 void vt_out_nudge(int fd, bool peers);
 
+/* Parks until there is room in fd, which calls may block on, for one that is made but once: 0, an error, or VT_BLOCK, where a
+ * shutdown may have ended such calls. */
+long vt_wait_room(int fd);
+
 /* Whether fd is a socket of the local domain (AF_UNIX). */
 bool vt_socket_is_local(int fd);
+/* Whether it is one whose sending side may have been shut down, which readiness does not show. */
+bool vt_socket_may_be_shut(int fd);
 
 /* Whether fd is a terminal whose reads end without input: after a time (VTIME), or at once (VMIN 0). Readiness does not
  * show that, so it is the kernel that has to wait. */

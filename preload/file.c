@@ -500,21 +500,8 @@ static long await_ready(int fd, short events)
     return ret == -EINTR || ret == -EAGAIN || ret == -EBADF ? ret : 0;
 }
 
-/* The same for room. VT_BLOCK: a shutdown may have ended the call, which readiness does not show. */
-static long await_room(int fd)
-{
-    struct vt_out out;
-    vt_out_start(&out, fd, vt_fd_generation(fd)); /* before the look: a shutdown after it is noticed */
-    if (never_waits(fd) || vt_poll_now(fd, POLLOUT))
-        return 0;
-    long ret = vt_out_wait(&out, 0);
-    if (ret == VT_RETRY || (ret == 0 && !vt_poll_now(fd, POLLOUT)))
-        return VT_BLOCK;
-    return ret;
-}
-
-/* What is ready may still be too little, so that the call blocks. Where that has been seen, or await_ready and await_room have
- * said so, the place is handed over. */
+/* What is ready may still be too little, so that the call blocks. Where that has been seen, or vt_wait_room says so, the place
+ * is handed over. */
 #define COPY_LONG_NS UINT64_C(500000)
 
 /* call, of libc's; or the error that ready is. */
@@ -544,7 +531,7 @@ VT_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t n)
     /* Into a pipe it is splice; else what it could wait for is not taken (EINVAL). */
     long ready = vt_fd_kind(out) == VT_FD_PIPE ? await_ready(in, POLLIN) : 0;
     if (ready == 0)
-        ready = await_room(out);
+        ready = never_waits(out) ? 0 : vt_wait_room(out);
     return COPY_CALL("sendfile", out, ready, vt_real(sendfile)(out, in, offset, n));
 }
 VT_ALIAS(sendfile, sendfile64);
@@ -571,7 +558,7 @@ static bool move_now(int in, int out, unsigned flags, long (*now)(const long *a)
     }
     *ret = await_ready(in, in == out ? POLLIN | POLLOUT : POLLIN);
     if (*ret == 0 && in != out)
-        *ret = await_room(out);
+        *ret = never_waits(out) ? 0 : vt_wait_room(out);
     return false;
 }
 

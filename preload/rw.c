@@ -274,6 +274,20 @@ long vt_out_wait(struct vt_out *out, long done)
     }
 }
 
+long vt_wait_room(int fd)
+{
+    struct vt_out out;
+    vt_out_start(&out, fd, vt_fd_generation(fd)); /* before the looks: a shutdown after them is noticed */
+    if (vt_poll_now(fd, POLLOUT))
+        return 0;
+    if (vt_socket_may_be_shut(fd))
+        return VT_BLOCK;
+    long ret = vt_out_wait(&out, 0);
+    if (ret == VT_RETRY || (ret == 0 && !vt_poll_now(fd, POLLOUT)))
+        return VT_BLOCK;
+    return ret;
+}
+
 /* --- without waiting -------------------------------------------------------------------------------- */
 
 static long readv_now(int fd, const struct iovec *iov, int count, int flags)

@@ -30,6 +30,12 @@ bool vt_socket_is_local(int fd)
     return domain == AF_UNIX;
 }
 
+bool vt_socket_may_be_shut(int fd)
+{
+    return vt_socket_is_local(fd) &&
+           (!is_stream(fd) || vt_sys6(SYS_sendto, fd, (long)"", 0, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0) < 0);
+}
+
 /* Receives by the ring, with the sender's address. */
 static long recv_with_address(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length,
                               uint64_t deadline, unsigned *vain)

@@ -85,7 +85,9 @@ static __attribute__((noinline)) enum way wait_ready(FILE *fp, short events, enu
         return DIRECT;
     if (events == POLLIN && vt_fd_kind(fd) == VT_FD_CHAR && vt_read_is_timed(fd))
         return HANDED;
-    long ret = vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO));
+    long ret = events == POLLIN ? vt_wait_for(fd, NULL, events, vt_fd_deadline(fd, SO_RCVTIMEO)) : vt_wait_room(fd);
+    if (ret == VT_BLOCK)
+        return HANDED;
     if (ret != -EINTR && ret != -EAGAIN)
         return then;
     fp->_flags |= ERR_SEEN;

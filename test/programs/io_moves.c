@@ -10,7 +10,8 @@
 enum { ROUNDS = 20 };
 
 static int from[2], to[2], pair[2];
-static struct gate blocked = GATE;
+static struct gate blocked = GATE, closed = GATE;
+static int closed_first;
 
 static void nonblocking(int fd, int on)
 {
@@ -116,6 +117,8 @@ static void *send_until_shut(void *arg)
     if (arg)
         EXPECT(write(from[1], "x", 1), 1);
     gate_add(&blocked, 1);
+    if (closed_first)
+        gate_wait(&closed, 1);
     if (arg)
         EXPECT_ERRNO(splice(from[0], NULL, pair[1], NULL, 1, 0), EPIPE);
     else
@@ -128,12 +131,14 @@ static void shut(int how, int end)
 {
     for (int i = 0; i < ROUNDS; i++) {
         SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
-        blocked.count = 0;
+        blocked.count = closed.count = 0;
+        closed_first = i % 8 > 5;
         pthread_t sender = start_number(send_until_shut, i % 2);
         gate_wait(&blocked, 1);
         if (i % 4 > 1)
             sleep_us(2000);
         SYS(shutdown(pair[end], how));
+        gate_add(&closed, 1);
         join(sender);
         drain(from[0]);
         SYS(close(pair[0]));
