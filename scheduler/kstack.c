@@ -31,6 +31,7 @@ struct vt_kstack {
 static struct vt_lock lock = VT_LOCK_INIT;
 static struct vt_kstack *left; /* by threads that have ended, or are about to */
 static unsigned nleft;
+static __thread bool here __attribute__((tls_model("initial-exec")));
 
 static size_t all_of(size_t size)
 {
@@ -106,6 +107,7 @@ void vt_kstack_set_main(struct vt_kstack *s, void *(*main)(void *), void *arg)
 void *vt_kstack_main(void *stack)
 {
     struct vt_kstack *s = stack, *surplus;
+    here = true;
     void *result = s->main(s->arg);
     while ((surplus = take(0, VT_KSTACKS_LEFT)))
         vt_sys2(SYS_munmap, (long)low_end(surplus), (long)all_of(surplus->size));
@@ -113,6 +115,11 @@ void *vt_kstack_main(void *stack)
     push(s);
     vt_chaos();
     return result;
+}
+
+bool vt_kstack_here(void)
+{
+    return here;
 }
 
 void vt_kstack_unget(struct vt_kstack *s)

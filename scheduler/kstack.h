@@ -8,6 +8,7 @@
 #ifndef VT_KSTACK_H
 #define VT_KSTACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct vt_kstack;
@@ -20,6 +21,9 @@ struct vt_kstack *vt_kstack_get(size_t size, void **lo, size_t *bytes);
  * back as the thread ends. */
 void *vt_kstack_main(void *s);
 void vt_kstack_set_main(struct vt_kstack *s, void *(*main)(void *), void *arg);
+
+/* The caller, with the TCB that it was made with, is on one. */
+bool vt_kstack_here(void);
 
 /* No thread has come to be on it. */
 void vt_kstack_unget(struct vt_kstack *s);

@@ -5,6 +5,7 @@
 #include "catcher.h"
 #include "park.h"
 #include "place.h"
+#include "setid.h"
 #include "sigqueue.h"
 #include "sys.h"
 
@@ -44,8 +45,13 @@ void vt_signal_send_again(int sig, const siginfo_t *info)
 bool vt_signal_put_off(int sig, siginfo_t *info, void *context)
 {
     struct vt_thread *t = vt_self;
-    if (!t)
-        return false;
+    if (!t) {
+        if (vt_setid_aborts(info))
+            return false;
+        *(uint64_t *)(void *)&((ucontext_t *)context)->uc_sigmask |= UINT64_C(1) << (sig - 1);
+        vt_signal_send_again(sig, info);
+        return true;
+    }
     struct vt_carrier *c = t->carrier;
     /* A kernel thread that has left its section, and still has to set back its mask, is not to record another one. */
     if (atomic_load_explicit(&t->crit, memory_order_relaxed) == 0 &&

@@ -1,6 +1,7 @@
 #include "setid.h"
 
 #include "bound.h"
+#include "kstack.h"
 #include "place.h"
 #include "sys.h"
 #include "thread.h"
@@ -23,6 +24,42 @@ struct action {
 
 static void (*libc_handler)(int, siginfo_t *, void *);
 
+/* Who is in libc's handler, so that it may abort: one of the program's threads or a carrier, or another thread of ours. */
+static __thread enum { NOBODY, CARRIER, HELPER } aborting __attribute__((tls_model("initial-exec")));
+
+/* Where libc finds that not all threads got the same answer it aborts here, maybe in the midst of a section: the program's
+ * handler for SIGABRT runs as on a kernel thread that the scheduler does not know. Newer releases of libc do not let the signal
+ * in. By a call, so that the variables are those of the TCB which is set now. */
+static __attribute__((noinline)) void unknown_calls_libc(int sig, siginfo_t *info, void *context)
+{
+    struct vt_thread *self = vt_self;
+    struct action act = {0};
+    uint64_t set = UINT64_C(1) << (SIGABRT - 1);
+    vt_sys4(SYS_rt_sigaction, SIGABRT, 0, (long)&act, sizeof act.mask);
+    bool handled = (void *)act.handler != (void *)SIG_DFL && (void *)act.handler != (void *)SIG_IGN;
+    vt_self = NULL;
+    if (handled) {
+        aborting = self || !vt_kstack_here() ? CARRIER : HELPER;
+        vt_sys4(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&set, 0, sizeof set);
+    }
+    libc_handler(sig, info, context);
+    if (handled)
+        vt_sys4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&set, 0, sizeof set);
+    aborting = NOBODY;
+    vt_self = self;
+}
+
+bool vt_setid_aborts(const siginfo_t *info)
+{
+    if (aborting == NOBODY)
+        return true;
+    if (info->si_code != SI_TKILL)
+        return false;
+    while (aborting == HELPER)
+        vt_sys0(SYS_pause);
+    return true;
+}
+
 /* All signals are blocked, so that no other handler runs with the carrier's TCB. */
 static void on_setxid(int sig, siginfo_t *info, void *context)
 {
@@ -40,7 +77,7 @@ static void on_setxid(int sig, siginfo_t *info, void *context)
     void *tp = vt_arch_tp(), *own = t && t->kind != VT_KERNEL && t->carrier ? t->carrier->tp : tp;
     if (own != tp)
         vt_arch_set_tp(own);
-    libc_handler(sig, info, context);
+    unknown_calls_libc(sig, info, context);
     if (own != tp)
         vt_arch_set_tp(tp);
 }
