@@ -14,6 +14,8 @@ import building
 from outcome import Test
 
 MEANING = {77: "unsupported"}
+# Tests of cancellation open it in the current folder.
+FILES = ["Makefile"]
 FLAGS = ["-std=gnu11", "-O2", "-g", "-w", "-D_GNU_SOURCE", "-DIS_IN(x)=0", "-DMODULE_NAME=testsuite", "-D_ISOMAC",
          "-Dattribute_hidden=", "-DTIMEOUTFACTOR=1", "-include", "limits.h"]
 SHARED_HEADERS = [
@@ -94,6 +96,7 @@ class Makefiles:
 
     def value(self, name, names):
         text = self.values.get(name, "")
+        text = re.sub(r"\$\((tst-[\w-]+)\)", lambda other: self.values.get(other[1], ""), text)
         for variable, value in names.items():
             text = text.replace(f"$({variable})", value)
         return shlex.split(text)
@@ -237,5 +240,5 @@ def build(source, out, wanted, jobs):
             variable, _, value = word.partition("=")
             if variable != "LD_PRELOAD":
                 env[variable] = value
-        tests.append(Test(name, [exe, *make.value(name + "-ARGS", given)], env, MEANING))
+        tests.append(Test(name, [exe, *make.value(name + "-ARGS", given)], env, MEANING, FILES))
     return tests, {name: why for name, why in wrong.items() if why}

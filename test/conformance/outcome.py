@@ -15,10 +15,11 @@ number = itertools.count()
 
 
 class Test:
-    """A program of a suite: its name, command, and variables of its own; `meaning` says what an exit status means."""
+    """A program of a suite: its name, command, and variables of its own; `meaning` says what an exit status means; `files` are
+    to be in its folder."""
 
-    def __init__(self, name, argv, env=None, meaning=None):
-        self.name, self.argv, self.env, self.meaning = name, argv, env or {}, meaning or {}
+    def __init__(self, name, argv, env=None, meaning=None, files=()):
+        self.name, self.argv, self.env, self.meaning, self.files = name, argv, env or {}, meaning or {}, files
 
     def file_name(self):
         return self.name.replace("/", "_")
@@ -81,6 +82,9 @@ def kill(mark, session=None):
 def once(test, env, timeout, output):
     folder = tempfile.mkdtemp(prefix="conformance.")
     mark = new_mark()
+    for name in test.files:
+        with open(os.path.join(folder, name), "w") as file:
+            file.write("# a file\n")
     with open(output, "wb") as file:
         child = subprocess.Popen(test.argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder,
                                  env=dict(env, **{MARK: mark}), start_new_session=True, preexec_fn=drop_rights)
