@@ -26,7 +26,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
-#include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/sem.h>
 #include <sys/sendfile.h>
@@ -213,6 +212,10 @@ MAKER(mkstemps, (char *name, int suffix), (name, suffix), VT_FD_FILE, false)
 MAKER(mkstemps64, (char *name, int suffix), (name, suffix), VT_FD_FILE, false)
 MAKER(mkostemps, (char *name, int suffix, int flags), (name, suffix, flags), VT_FD_FILE, false)
 MAKER(mkostemps64, (char *name, int suffix, int flags), (name, suffix, flags), VT_FD_FILE, false)
+
+/* Since glibc 2.36. */
+int pidfd_open(pid_t pid, unsigned flags);
+int pidfd_getfd(int pidfd, int target, unsigned flags);
 
 VT_EXPORT int pidfd_open(pid_t pid, unsigned flags)
 {

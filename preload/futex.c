@@ -27,9 +27,6 @@
 #include <unistd.h>
 
 /* Younger than the oldest headers that we build with. */
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
 #define VT_SYS_FUTEX_WAKE    454 /* futex2 of Linux 6.7 */
 #define VT_SYS_FUTEX_WAIT    455
 #define VT_SYS_FUTEX_REQUEUE 456

@@ -82,6 +82,10 @@ bool vt_hidden_fcntl(int fd, int cmd, long arg, long *ret)
     return vt_own_has(fd);
 }
 
+#ifndef CLOSE_RANGE_CLOEXEC /* Linux 5.11 */
+#define CLOSE_RANGE_CLOEXEC 4
+#endif
+
 /* Around each of ours. */
 static long close_around(unsigned first, unsigned last)
 {

@@ -14,10 +14,6 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 
-#ifndef SYS_epoll_pwait2
-#define SYS_epoll_pwait2 441
-#endif
-
 /* Leaves in *t what is left of it, as the kernel's ppoll and pselect6 do. */
 static void leave_rest(struct timespec *t, uint64_t start)
 {

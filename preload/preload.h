@@ -14,11 +14,6 @@ enum vt_mode {
     VT_OFF = 2, /* disabled, not to be taken over, or an unknown libc: every function is libc's own */
 };
 
-/* The oldest glibc, 2.N, that the library runs with. */
-#define VT_GLIBC_MINOR 34
-#define VT_TEXT_(x)    #x
-#define VT_TEXT(x)     VT_TEXT_(x)
-
 extern _Atomic int vt_mode;
 
 /* Decides the mode, once. Any thread, also before the library's constructor. Allocates nothing. */

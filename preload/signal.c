@@ -2,6 +2,7 @@
  * the scheduler, and sees to it that a signal for a virtual thread runs on that thread. */
 #include "call.h"
 #include "catcher.h"
+#include "glibc.h"
 #include "life.h"
 #include "place.h"
 #include "preload.h"
@@ -439,6 +440,9 @@ VT_EXPORT int swapcontext(ucontext_t *restrict from, const ucontext_t *restrict 
 
 /* --- sending --------------------------------------------------------------------------------------------------------- */
 
+/* For one that has ended and can be joined. */
+#define ENDED (VT_OLD_GLIBC ? ESRCH : 0)
+
 VT_EXPORT int pthread_kill(pthread_t thread, int sig)
 {
     if (!vt_is_handle(thread))
@@ -448,8 +452,10 @@ VT_EXPORT int pthread_kill(pthread_t thread, int sig)
         return ESRCH;
     if (sig < 0 || sig > 64 || sig == 32 || sig == 33) /* 32, 33: libc's own */
         return EINVAL;
-    if (sig == 0 || !atomic_load_explicit(&t->alive, memory_order_acquire))
-        return 0; /* glibc: no error for one that has ended and can be joined */
+    if (!atomic_load_explicit(&t->alive, memory_order_acquire))
+        return ENDED;
+    if (sig == 0)
+        return 0;
     if (vt_came_by_fork(t))
         return (int)-vt_sys3(SYS_tgkill, vt_sys0(SYS_getpid), t->tid, sig);
     if (t == vt_self && t->vforked) /* the child, not the thread that made it */
@@ -466,7 +472,9 @@ VT_EXPORT int pthread_sigqueue(pthread_t thread, int sig, const union sigval val
         return ESRCH;
     if (sig < 0 || sig > 64 || sig == 32 || sig == 33)
         return EINVAL;
-    if (sig == 0 || !atomic_load_explicit(&t->alive, memory_order_acquire))
+    if (!atomic_load_explicit(&t->alive, memory_order_acquire))
+        return ENDED;
+    if (sig == 0)
         return 0;
     if (vt_came_by_fork(t)) {
         siginfo_t info;

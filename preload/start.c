@@ -2,6 +2,7 @@
 #include "start.h"
 
 #include "config.h"
+#include "glibc.h"
 #include "life.h"
 #include "lock.h"
 #include "park.h"
@@ -82,8 +83,9 @@ static const char *look_at_libc(void)
 {
     if (!gnu_get_libc_version)
         return "the C library is not glibc";
-    if (minor_version() < VT_GLIBC_MINOR)
-        return "the C library is glibc %s, but this libvthread.so is for 2." VT_TEXT(VT_GLIBC_MINOR) " and later";
+    unsigned minor = minor_version();
+    if (minor < VT_GLIBC_FIRST || minor > VT_GLIBC_LAST)
+        return "the C library is glibc %s, but this libvthread.so is for " VT_GLIBC_TEXT;
     if (!vt_layout_check())
         return "the C library is glibc %s, whose mutexes and the like have an unknown layout";
     return NULL;
@@ -242,7 +244,9 @@ void vt_main_is_me(void)
 
 __attribute__((constructor)) static void construct(void)
 {
-    if (!vt_on())
+    bool on = vt_on();
+    vt_real_ready();
+    if (!on)
         return;
     /* Before main has used anything of the library's, which libc's own functions would have to go on with. */
     if (!vt_tcb_known()) {

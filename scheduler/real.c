@@ -1,13 +1,11 @@
 #include "real.h"
 
-#include <dlfcn.h>
+#include "glibc.h"
 
-/* In libc.so.6 since 2.34, and in libdl.so.2 before; in both under the first version there was on x86-64. Weak, as whatever
- * else not every libc has: a loader that misses a symbol of a preloaded object ends the program. */
-__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
-__asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
-extern __typeof__(dlsym) dlsym __attribute__((weak));
-extern __typeof__(dlvsym) dlvsym __attribute__((weak));
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <string.h>
+
 /* What glibc had for its own use before 2.34 (elf/dl-libc.c), and its flag __RTLD_DLOPEN. libdl need not be there then, and its
  * dlsym calls pthread_once and others, which the library interposes and would look for by it. */
 extern void *__libc_dlopen_mode(const char *, int) __attribute__((weak));
@@ -32,6 +30,53 @@ static void *old_look_up(const char *name)
 }
 
 /* What RTLD_NEXT finds goes by the caller's address: that it is the library's, whoever of it calls, is all that counts. */
+#if VT_OLD_GLIBC
+static _Atomic bool ready;
+static __thread volatile bool looking __attribute__((tls_model("initial-exec"))); /* as dlsym is declared to call nobody */
+
+void vt_real_ready(void)
+{
+    atomic_store_explicit(&ready, true, memory_order_relaxed);
+}
+
+/* libdl's functions call pthread_once, which the library interposes: that must know what to do, and not look for it by them. */
+static bool may_look(void)
+{
+    return atomic_load_explicit(&ready, memory_order_relaxed) && !looking;
+}
+
+void *vt_dlsym(void *handle, const char *name)
+{
+    if (!may_look() && (handle == RTLD_NEXT || handle == RTLD_DEFAULT))
+        return old_look_up(name);
+    bool was = looking;
+    looking = true;
+    void *fn = dlsym(handle, name);
+    looking = was;
+    return fn;
+}
+
+static void *of_version(const char *name, const char *version)
+{
+    if (!may_look())
+        return NULL;
+    looking = true;
+    void *fn = dlvsym(RTLD_NEXT, name, version);
+    looking = false;
+    return fn;
+}
+#else
+void vt_real_ready(void)
+{
+}
+
+/* In libc.so.6 since 2.34, and in libdl.so.2 before; in both under the first version there was on x86-64. Weak, as whatever
+ * else not every libc has: a loader that misses a symbol of a preloaded object ends the program. */
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+__asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+extern __typeof__(dlvsym) dlvsym __attribute__((weak));
+
 void *vt_dlsym(void *handle, const char *name)
 {
     if (__builtin_expect(__libc_dlsym && __libc_dlopen_mode, 0) && (handle == RTLD_NEXT || handle == RTLD_DEFAULT))
@@ -39,17 +84,53 @@ void *vt_dlsym(void *handle, const char *name)
     return dlsym ? dlsym(handle, name) : NULL;
 }
 
+static void *of_version(const char *name, const char *version)
+{
+    return dlvsym && !__libc_dlsym ? dlvsym(RTLD_NEXT, name, version) : NULL;
+}
+#endif
+
 /* By the linker: all entries lie in one section. */
 extern struct vt_real_entry first[] __asm__("__start_vt_real") __attribute__((visibility("hidden")));
 extern struct vt_real_entry end[] __asm__("__stop_vt_real") __attribute__((visibility("hidden")));
 
+/* Before 2.35 RTLD_NEXT finds a function's first version, not that which programs are linked to now. What it means is another
+ * thing if it is not libc's: then it is neither. */
+static void *newer_than(void *fn, const char *name)
+{
+    static const char *const changed[][3] = {
+        {"pthread_cond_init", "GLIBC_2.2.5", "GLIBC_2.3.2"},
+        {"pthread_cond_destroy", "GLIBC_2.2.5", "GLIBC_2.3.2"},
+        {"pthread_cond_wait", "GLIBC_2.2.5", "GLIBC_2.3.2"},
+        {"pthread_cond_timedwait", "GLIBC_2.2.5", "GLIBC_2.3.2"},
+        {"pthread_cond_signal", "GLIBC_2.2.5", "GLIBC_2.3.2"},
+        {"pthread_cond_broadcast", "GLIBC_2.2.5", "GLIBC_2.3.2"},
+        {"timer_create", "GLIBC_2.2.5", "GLIBC_2.3.3"},
+        {"pthread_attr_getaffinity_np", "GLIBC_2.3.3", "GLIBC_2.3.4"},
+        {"pthread_getaffinity_np", "GLIBC_2.3.3", "GLIBC_2.3.4"},
+        {"pthread_setaffinity_np", "GLIBC_2.3.3", "GLIBC_2.3.4"},
+        {"sched_getaffinity", "GLIBC_2.3.3", "GLIBC_2.3.4"},
+        {"sched_setaffinity", "GLIBC_2.3.3", "GLIBC_2.3.4"},
+        {"lio_listio", "GLIBC_2.2.5", "GLIBC_2.4"},
+        {"lio_listio64", "GLIBC_2.2.5", "GLIBC_2.4"},
+    };
+    for (unsigned i = 0; i < sizeof changed / sizeof *changed; i++)
+        if (strcmp(name, changed[i][0]) == 0 && fn == of_version(name, changed[i][1])) {
+            void *newer = of_version(name, changed[i][2]);
+            return newer ? newer : fn;
+        }
+    return fn;
+}
+
 void *vt_real_find(struct vt_real_entry *entry)
 {
     void *fn = vt_dlsym(RTLD_NEXT, entry->name);
+    if (fn)
+        fn = newer_than(fn, entry->name);
     /* What libc keeps for old programs alone has only its first version, that of x86-64: __res_query and its
      * kin. */
-    if (!fn && dlvsym && !__libc_dlsym)
-        fn = dlvsym(RTLD_NEXT, entry->name, "GLIBC_2.2.5");
+    if (!fn)
+        fn = of_version(entry->name, "GLIBC_2.2.5");
     atomic_store_explicit(&entry->function, fn, memory_order_relaxed);
     return fn;
 }

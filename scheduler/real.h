@@ -19,7 +19,9 @@ void *vt_real_find(struct vt_real_entry *entry);
  * without libc's fork, may find it taken for ever. */
 void vt_real_find_all(void);
 
-/* libc's dlsym, wherever it is. */
+/* libc's dlsym, wherever it is. Before vt_real_ready, which is called once it is decided whether the library is at work, only
+ * RTLD_NEXT and RTLD_DEFAULT are sure to be. */
+void vt_real_ready(void);
 void *vt_dlsym(void *handle, const char *name);
 
 /* vt_real(read)(fd, buf, n): calls libc's read. */

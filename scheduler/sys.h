@@ -11,6 +11,26 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+/* Newer than the headers may be. They have the same number on every architecture. */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441
+#endif
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
 static inline long vt_sys6(long n, long a, long b, long c, long d, long e, long f)
 {
     long ret;

@@ -1,8 +1,10 @@
 #include "tcb.h"
 
 #include "arch.h"
+#include "glibc.h"
 #include "lock.h"
 #include "real.h"
+#include "symtab.h"
 #include "sys.h"
 
 #include <dlfcn.h>
@@ -393,7 +395,8 @@ static char *_Atomic scan_buf;
  * it. */
 static bool refresh(void)
 {
-    struct scan s = {.cap = SCAN_SIZE, .buf = atomic_exchange_explicit(&scan_buf, NULL, memory_order_acquire)};
+    struct scan s = {.cap = SCAN_SIZE};
+    s.buf = atomic_exchange_explicit(&scan_buf, NULL, memory_order_acquire);
     /* Before the scan: what is loaded during it changes the number again, and is looked at once more. */
     size_t rtld_gen = libc.rtld_gen ? *(const volatile size_t *)libc.rtld_gen : 0;
     for (;;) {
@@ -1014,8 +1017,8 @@ void vt_tcb_leave(void)
         memset(r, 0, sizeof(*r));
     }
     /* A success frees the text of an earlier error and makes none. dlerror would: it may call malloc, and
-     * after its key destructor another allocator would make a cache for this thread once more. */
-    if (libc.dl_result == 0 || *(void **)(tp + libc.dl_result))
+     * after its key destructor another allocator would make a cache for this thread once more. In libdl it is under a key. */
+    if (!VT_OLD_GLIBC && (libc.dl_result == 0 || *(void **)(tp + libc.dl_result)))
         (void)vt_dlsym(RTLD_DEFAULT, "malloc");
     uselocale(LC_GLOBAL_LOCALE);
 }
@@ -1084,10 +1087,14 @@ void vt_tcb_replace(void *tp, void *by)
 
 /* --- finding out --- */
 
+static struct vt_symtab symtab; /* open while libc is looked at */
+
 static void *find(const char *name)
 {
     /* Behind us first: what the program itself may define with such a name is not libc's. */
     void *p = vt_dlsym(RTLD_NEXT, name);
+    if (!p)
+        p = vt_symtab_find(&symtab, name);
     return p ? p : vt_dlsym(RTLD_DEFAULT, name);
 }
 
@@ -1156,7 +1163,7 @@ static bool find_functions(void)
     libc.rtld = find("_rtld_global");
     if (!libc.allocate_tls || !libc.deallocate_tls || !libc.ctype_init || !libc.call_tls_dtors || !libc.iterate_phdr ||
         !libc.keys || !static_info || !libc.rtld)
-        return refuse("the C library is not glibc 2.34 or later");
+        return refuse("the C library is not glibc " VT_GLIBC_TEXT);
     static_info(&libc.static_size, &libc.align);
     if (libc.align < 64)
         libc.align = 64;
@@ -1304,16 +1311,20 @@ static bool find_modules(void)
 
     /* Behind the list in struct rtld_global: _dl_tls_static_nelem, _static_used, _static_optional,
      * _dl_initial_dtv, _dl_tls_generation, _dl_scope_free_list, _dl_stack_used, _dl_stack_user
-     * (sysdeps/generic/ldsodefs.h, 2.34 to 2.42). The distance tells whether that is so here. */
+     * (sysdeps/generic/ldsodefs.h, 2.34 to 2.42); in 2.31 _dl_tls_static_nelem, _static_size, _static_used, _static_align,
+     * _dl_initial_dtv, _dl_tls_generation, _dl_init_static_tls. The distance, and that function, tell whether that is so
+     * here. */
     struct desc used, user;
-    if (find_desc("_thread_db_rtld_global__dl_stack_used", &used) &&
-        find_desc("_thread_db_rtld_global__dl_stack_user", &user) && user.offset == used.offset + 16 &&
-        used.offset == list.offset + 56) {
-        const size_t *f = (const size_t *)(libc.rtld + list.offset);
-        const union dtv *dtv = head(vt_arch_tp())->dtv;
-        if (f[2] <= libc.static_size && f[1] < 4096 && f[5] >= dtv[0].counter && f[5] < dtv[0].counter + (1 << 24))
-            libc.rtld_gen = &f[5];
-    }
+    const size_t *f = (const size_t *)(libc.rtld + list.offset);
+    const size_t generation = VT_OLD_GLIBC ? 6 : 5, in_use = VT_OLD_GLIBC ? 3 : 2;
+    bool known = VT_OLD_GLIBC ? f[2] == libc.static_size && f[7] == (size_t)find("__pthread_init_static_tls")
+                              : find_desc("_thread_db_rtld_global__dl_stack_used", &used) &&
+                                    find_desc("_thread_db_rtld_global__dl_stack_user", &user) &&
+                                    user.offset == used.offset + 16 && used.offset == list.offset + 56;
+    const union dtv *dtv = head(vt_arch_tp())->dtv;
+    if (known && f[in_use] <= libc.static_size && f[1] < 4096 && f[generation] >= dtv[0].counter &&
+        f[generation] < dtv[0].counter + (1 << 24))
+        libc.rtld_gen = &f[generation];
     if (!refresh())
         return refuse("no memory for the list of modules");
     if (mods.libc_index < 0)
@@ -1328,20 +1339,39 @@ static bool well_formed(const struct list *l)
 
 /* The lists and their lock: _dl_stack_used, _dl_stack_user, _dl_stack_cache, _dl_stack_cache_actsize,
  * _dl_in_flight_stack, _dl_stack_cache_lock (sysdeps/generic/ldsodefs.h, 2.34 to 2.42). */
-static void find_list(void)
+static bool find_list_in_rtld(struct list **used_head)
 {
     struct desc used, user;
-    if (!libc.rtld_gen || !find_desc("_thread_db_rtld_global__dl_stack_used", &used) ||
+    if (!find_desc("_thread_db_rtld_global__dl_stack_used", &used) ||
         !find_desc("_thread_db_rtld_global__dl_stack_user", &user))
-        return;
-    struct list *used_head = (struct list *)(libc.rtld + used.offset);
+        return false;
     struct list *user_head = (struct list *)(libc.rtld + user.offset);
     const size_t *actsize = (const size_t *)(user_head + 2);
+    *used_head = (struct list *)(libc.rtld + used.offset);
     libc.list_head = user_head;
     libc.in_flight = (uintptr_t *)(actsize + 1);
     libc.list_word = (atomic_int *)(actsize + 2);
+    return well_formed(user_head + 1) && *actsize % 4096 == 0 && *actsize >> 40 == 0;
+}
+
+/* In 2.31 they are variables of libpthread (nptl/allocatestack.c). */
+static bool find_list_by_name(struct list **used_head)
+{
+    *used_head = find("stack_used");
+    libc.list_head = find("__stack_user");
+    libc.in_flight = find("in_flight_stack");
+    libc.list_word = find("stack_cache_lock");
+    return *used_head && libc.list_head && libc.in_flight && libc.list_word;
+}
+
+static void find_list(void)
+{
+    struct list *used_head;
+    if (!libc.rtld_gen || !(VT_OLD_GLIBC ? find_list_by_name(&used_head) : find_list_in_rtld(&used_head)))
+        return;
+    const struct list *user_head = libc.list_head;
     int word = atomic_load_explicit(libc.list_word, memory_order_relaxed);
-    if (!well_formed(user_head + 1) || *actsize % 4096 != 0 || *actsize >> 40 != 0 || word < 0 || word > 2)
+    if (word < 0 || word > 2)
         return;
     /* The calling thread must be on one of the two. */
     list_lock();
@@ -1458,7 +1488,7 @@ static void find_lines(void)
         add_line(at);
 }
 
-static bool init(void)
+static bool find_all(void)
 {
     if (!find_functions() || !find_fields())
         return false;
@@ -1471,9 +1501,20 @@ static bool init(void)
     return true;
 }
 
+static bool init(void)
+{
+    vt_symtab_open(&symtab);
+    bool ok = find_all();
+    vt_symtab_close(&symtab);
+    return ok;
+}
+
 bool vt_tcb_known(void)
 {
-    return find_functions() && find_fields();
+    vt_symtab_open(&symtab);
+    bool ok = find_functions() && find_fields();
+    vt_symtab_close(&symtab);
+    return ok;
 }
 
 int vt_tcb_init(void)
@@ -1483,6 +1524,7 @@ int vt_tcb_init(void)
         vt_lock(&init_lock);
         state = atomic_load_explicit(&init_state, memory_order_relaxed);
         if (!state) {
+            vt_real_ready();
             state = init() ? 1 : ENOSYS;
             if (state == 1)
                 why = "";

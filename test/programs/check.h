@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "older.h"
+
 /* Writes one line without taking any lock that the program may hold, and leaves without running handlers. */
 __attribute__((noreturn, format(printf, 3, 4))) static inline void fail_at(const char *file, int line, const char *format, ...)
 {

@@ -114,7 +114,11 @@ static void masks(void)
     sigemptyset(&mask);
     sigaddset(&mask, SIGUSR2);
     ZERO(pthread_attr_init(&attr));
+#if __GLIBC_PREREQ(2, 32)
     ZERO(pthread_attr_setsigmask_np(&attr, &mask));
+#else
+    ZERO(pthread_sigmask(SIG_SETMASK, &mask, NULL));
+#endif
     ZERO(pthread_create(&t, &attr, look_at_mask, (void *)2));
     join(t);
     ZERO(pthread_attr_destroy(&attr));

@@ -1,7 +1,11 @@
 /* From the very first thread on, stdio locks and shared_ptr counts atomically. */
 #include "check.h"
 #include <memory>
+#if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
+#else
+static const char __libc_single_threaded = 0; /* glibc before 2.32 */
+#endif
 
 static std::shared_ptr<int> shared;
 static FILE *file;

@@ -12,7 +12,6 @@
 #include <shadow.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -71,6 +70,7 @@ static void *descriptors(void *arg)
     MADE(mkstemps64(name, 2), "dXXXXXX.c");
     MADE(mkostemps(name, 2, O_CLOEXEC), "eXXXXXX.c");
     MADE(mkostemps64(name, 2, O_CLOEXEC), "fXXXXXX.c");
+#if __GLIBC_PREREQ(2, 36)
     fd = pidfd_open(getpid(), 0);
     if (fd >= 0) {
         int copy = pidfd_getfd(fd, STDOUT_FILENO, 0); /* which a sandbox may forbid */
@@ -78,10 +78,13 @@ static void *descriptors(void *arg)
             SYS(close(copy));
         SYS(close(fd));
     }
+#endif
     ZERO(getentropy(text, sizeof text));
     static char many[257];
     EXPECT_ERRNO(getentropy(many, sizeof many), EIO);
+#if __GLIBC_PREREQ(2, 34)
     closefrom(60000);
+#endif
     return arg;
 }
 

@@ -1,6 +1,7 @@
 #include "tcb.h"
 
 #include "arch.h"
+#include "symtab.h"
 
 #include <check.h>
 #include <ctype.h>
@@ -701,6 +702,11 @@ static bool on_libc_list(void *tp)
         struct list *next, *prev;
     };
     const uint32_t *d = dlsym(RTLD_DEFAULT, "_thread_db_pthread_list");
+    struct vt_symtab symtab;
+    vt_symtab_open(&symtab);
+    if (!d)
+        d = vt_symtab_find(&symtab, "_thread_db_pthread_list");
+    vt_symtab_close(&symtab);
     struct list *l = (struct list *)((char *)tp + d[2]);
     ck_assert_ptr_eq(l->next->prev, l);
     ck_assert_ptr_eq(l->prev->next, l);
