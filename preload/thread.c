@@ -3,6 +3,7 @@
 #include "cancel.h"
 #include "clock.h"
 #include "config.h"
+#include "glibc.h"
 #include "handoff.h"
 #include "kernel.h"
 #include "life.h"
@@ -85,7 +86,7 @@ static void spec_from(struct vt_spec *spec, const pthread_attr_t *attr)
     uint64_t mask;
     sigset_t set;
     spec->sigmask = current_mask();
-    getsigmask_np *getsigmask = vt_real(pthread_attr_getsigmask_np);
+    getsigmask_np *getsigmask = VT_OLD_GLIBC ? NULL : vt_real(pthread_attr_getsigmask_np);
     if (getsigmask && getsigmask(attr, &set) == 0) {
         memcpy(&mask, &set, sizeof mask);
         spec->sigmask = mask;

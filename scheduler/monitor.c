@@ -90,15 +90,17 @@ static long read_task(pid_t tid, const char *name, char *text, size_t size)
     return len;
 }
 
-/* Where libc's own locks (malloc's, most of all) wait: exported for libc's other parts up to some release. */
+/* Where libc's own locks (malloc's, most of all) wait: exported for libc's other parts in some releases. Looked for before the
+ * monitor starts: it must not wait for the loader's lock, whose holder may need it. */
 void __lll_lock_wait_private(int *futex);
+static uintptr_t lock_wait;
 #define VT_LOCK_WAIT_SIZE 128
 
 /* Whether it waits for a lock inside libc: its last number in "NR ARGUMENTS SP PC" says where it is. */
 static bool waits_for_libc(pid_t tid)
 {
     char text[256];
-    uintptr_t pc = 0, lock_wait = (uintptr_t)vt_real(__lll_lock_wait_private);
+    uintptr_t pc = 0;
     long len = lock_wait ? read_task(tid, "/syscall", text, sizeof text) : 0;
     while (len > 0 && text[len - 1] != 'x')
         len--;
@@ -240,6 +242,7 @@ int vt_monitor_start(void)
     if (!watches)
         return ENOMEM;
     atomic_store_explicit(&table_word, 0, memory_order_relaxed);
+    lock_wait = (uintptr_t)vt_real(__lll_lock_wait_private);
     int err = vt_kernel_thread(monitor_main, watches, VT_MONITOR_STACK);
     /* Between its copy of the table and the closing of the copies it holds the program's descriptors: a reader of a pipe
      * that the program closes then would still be there. So nothing of the program runs until that is over. */

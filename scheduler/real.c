@@ -3,6 +3,8 @@
 #include "glibc.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -12,6 +14,54 @@ extern void *__libc_dlopen_mode(const char *, int) __attribute__((weak));
 extern void *__libc_dlsym(void *, const char *) __attribute__((weak));
 #define FROM_LIBC ((int)0x80000000)
 
+/* The loader's list of objects. To ask the loader itself might allocate, by an allocator that calls what the library interposes
+ * before it knows what to do. */
+extern struct r_debug _r_debug __attribute__((weak));
+
+static const struct link_map *loaded(const char *object)
+{
+    const struct link_map *map = &_r_debug ? _r_debug.r_map : NULL;
+    for (; map; map = map->l_next) {
+        const char *slash = map->l_name ? strrchr(map->l_name, '/') : NULL;
+        if (slash && strcmp(slash + 1, object) == 0)
+            break;
+    }
+    return map;
+}
+
+/* The default version of what an object exports by that name. */
+static void *exported(const struct link_map *map, const char *name)
+{
+    const uint32_t *table = NULL;
+    const ElfW(Sym) *symbol = NULL;
+    const ElfW(Half) *version = NULL;
+    const char *names = NULL;
+    uint32_t hash = 5381;
+    for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
+        const void *at = (const void *)d->d_un.d_ptr; /* NOLINT(performance-no-int-to-ptr) */
+        table = d->d_tag == DT_GNU_HASH ? at : table;
+        symbol = d->d_tag == DT_SYMTAB ? at : symbol;
+        version = d->d_tag == DT_VERSYM ? at : version;
+        names = d->d_tag == DT_STRTAB ? at : names;
+    }
+    if (!table || !symbol || !version || !names)
+        return NULL;
+    for (const char *c = name; *c; c++)
+        hash = hash * 33 + (unsigned char)*c;
+    const uint32_t *bucket = table + 4 + table[2] * 2, *chain = bucket + table[0];
+    for (uint32_t i = bucket[hash % table[0]]; i >= table[1]; i++) {
+        const ElfW(Sym) *s = &symbol[i];
+        if ((chain[i - table[1]] | 1) == (hash | 1) && !(version[i] & 0x8000) && s->st_shndx != SHN_UNDEF &&
+            ELF64_ST_TYPE(s->st_info) != STT_TLS && strcmp(names + s->st_name, name) == 0) {
+            char *address = (char *)map->l_addr + s->st_value; /* NOLINT(performance-no-int-to-ptr) */
+            return ELF64_ST_TYPE(s->st_info) == STT_GNU_IFUNC ? ((void *(*)(void))(void *)address)() : address;
+        }
+        if (chain[i - table[1]] & 1)
+            break;
+    }
+    return NULL;
+}
+
 /* In the order of a program's objects: libpthread and what else has libc's names was in front of libc. */
 static void *old_look_up(const char *name)
 {
@@ -19,9 +69,9 @@ static void *old_look_up(const char *name)
                                           "libresolv.so.2",  "ld-linux-x86-64.so.2", "libc.so.6"};
     void *fn = NULL;
     for (unsigned i = 0; i < sizeof objects / sizeof *objects && !fn; i++) {
-        void *object = __libc_dlopen_mode(objects[i], RTLD_LAZY | RTLD_NOLOAD | FROM_LIBC);
+        const struct link_map *object = loaded(objects[i]);
         if (object)
-            fn = __libc_dlsym(object, name);
+            fn = exported(object, name);
     }
     /* Where no object has it, one that asks whether libpthread is there by a weak reference has been told so by the name that
      * the library exports (libdl does that with pthread_once): then let it be there. */

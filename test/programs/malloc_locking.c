@@ -12,7 +12,7 @@ static long calls;
 /* For what dlsym itself asks for while the next allocator is being looked up. */
 static _Alignas(16) char early[8192];
 static size_t early_used;
-static int looking;
+static volatile int looking;
 
 static void *from_early(size_t size)
 {

@@ -68,7 +68,7 @@ void *calloc(size_t n, size_t size)
     /* dlsym may allocate: it gets this, which nobody frees while the look-up is going on. */
     static _Alignas(16) char early[4096];
     static size_t used;
-    static int looking;
+    static volatile int looking; /* dlsym is declared to call nobody */
     static void *(*next)(size_t, size_t);
 
     if (looking) {
