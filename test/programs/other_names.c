@@ -12,6 +12,9 @@
 #include <shadow.h>
 #include <signal.h>
 #include <stdlib.h>
+#if __has_include(<sys/pidfd.h>)
+#include <sys/pidfd.h> /* glibc 2.36 */
+#endif
 #include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
