@@ -172,6 +172,17 @@ static void *newer_than(void *fn, const char *name)
     return fn;
 }
 
+/* Once the resolver's functions had only names of the implementation's; a macro of the headers is what programs call. */
+static void *reserved(const char *name)
+{
+    char text[32] = "__";
+    size_t length = strlen(name);
+    if (!VT_OLD_GLIBC || strncmp(name, "res_", 4) != 0 || length > sizeof text - 3)
+        return NULL;
+    memcpy(text + 2, name, length + 1);
+    return vt_dlsym(RTLD_NEXT, text);
+}
+
 void *vt_real_find(struct vt_real_entry *entry)
 {
     void *fn = vt_dlsym(RTLD_NEXT, entry->name);
@@ -181,6 +192,8 @@ void *vt_real_find(struct vt_real_entry *entry)
      * kin. */
     if (!fn)
         fn = of_version(entry->name, "GLIBC_2.2.5");
+    if (!fn)
+        fn = reserved(entry->name);
     atomic_store_explicit(&entry->function, fn, memory_order_relaxed);
     return fn;
 }
