@@ -1312,15 +1312,22 @@ static bool find_modules(void)
     /* Behind the list in struct rtld_global: _dl_tls_static_nelem, _static_used, _static_optional,
      * _dl_initial_dtv, _dl_tls_generation, _dl_scope_free_list, _dl_stack_used, _dl_stack_user
      * (sysdeps/generic/ldsodefs.h, 2.34 to 2.42); in 2.31 _dl_tls_static_nelem, _static_size, _static_used, _static_align,
-     * _dl_initial_dtv, _dl_tls_generation, _dl_init_static_tls. The distance, and that function, tell whether that is so
-     * here. */
+     * (_static_optional, in Debian's and others that took it over from 2.32,) _dl_initial_dtv, _dl_tls_generation,
+     * _dl_init_static_tls. The distance, and that function, tell whether that is so here. */
     struct desc used, user;
     const size_t *f = (const size_t *)(libc.rtld + list.offset);
-    const size_t generation = VT_OLD_GLIBC ? 6 : 5, in_use = VT_OLD_GLIBC ? 3 : 2;
-    bool known = VT_OLD_GLIBC ? f[2] == libc.static_size && f[7] == (size_t)find("__pthread_init_static_tls")
-                              : find_desc("_thread_db_rtld_global__dl_stack_used", &used) &&
-                                    find_desc("_thread_db_rtld_global__dl_stack_user", &user) &&
-                                    user.offset == used.offset + 16 && used.offset == list.offset + 56;
+    const size_t in_use = VT_OLD_GLIBC ? 3 : 2;
+    size_t generation = 5;
+    bool known;
+    if (VT_OLD_GLIBC) {
+        const size_t init = (size_t)find("__pthread_init_static_tls");
+        generation = f[8] == init ? 7 : 6;
+        known = init && f[2] == libc.static_size && f[generation + 1] == init;
+    } else {
+        known = find_desc("_thread_db_rtld_global__dl_stack_used", &used) &&
+                find_desc("_thread_db_rtld_global__dl_stack_user", &user) && user.offset == used.offset + 16 &&
+                used.offset == list.offset + 56;
+    }
     const union dtv *dtv = head(vt_arch_tp())->dtv;
     if (known && f[in_use] <= libc.static_size && f[1] < 4096 && f[generation] >= dtv[0].counter &&
         f[generation] < dtv[0].counter + (1 << 24))
