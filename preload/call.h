@@ -138,9 +138,18 @@ static inline void vt_out_start(struct vt_out *out, int fd, unsigned generation)
  * and done itself otherwise. */
 long vt_out_wait(struct vt_out *out, long done);
 
-/* A call has given EPIPE and may have raised SIGPIPE. Where the thread blocks it, it is pending on the kernel
- * thread, and becomes pending for the virtual thread alone. Returns -EPIPE. */
-long vt_broken_pipe(void);
+/* A call on this kernel thread may have raised the signal: where the virtual thread blocks it, it is pending for the kernel
+ * thread, and becomes pending for the virtual one alone. */
+void vt_raised(int sig);
+
+/* To be told the result of each call that may raise a signal with its error, before the thread can leave the kernel thread:
+ * EPIPE comes with SIGPIPE, EFBIG with SIGXFSZ (RLIMIT_FSIZE). Returns ret. */
+static inline long vt_moved(long ret)
+{
+    if (__builtin_expect(ret == -EPIPE || ret == -EFBIG, 0))
+        vt_raised(ret == -EPIPE ? SIGPIPE : SIGXFSZ);
+    return ret;
+}
 
 /* Lets transfers out of fd that wait for room be tried again: shutdown() ends them, which readiness does not
  * show where the socket is of the local domain. peers: those of all sockets of the local domain too, one of which
@@ -218,6 +227,7 @@ static inline void vt_call_ended(void)
             vt_wait_begins(vt_self);                                                                                           \
             handed_ = (call);                                                                                                  \
         } while (handed_ == -EINTR && vt_handed_in_vain());                                                                    \
+        vt_moved(handed_);                                                                                                     \
         vt_handoff_end();                                                                                                      \
         handed_;                                                                                                               \
     })
@@ -235,6 +245,7 @@ static inline void vt_call_ended(void)
                 break;                                                                                                         \
             errno = errno_;                                                                                                    \
         }                                                                                                                      \
+        vt_moved(-errno); /* of whatever type the result is */                                                                 \
         vt_handoff_end();                                                                                                      \
         handed_;                                                                                                               \
     })

@@ -460,10 +460,45 @@ VT_HANDED_FUNCTION(int, syncfs, (int fd), (fd))
 VT_HANDED_FUNCTION(int, sync_file_range, (int fd, off64_t offset, off64_t n, unsigned flags), (fd, offset, n, flags))
 VT_HANDED_FUNCTION(int, tcdrain, (int fd), (fd))
 VT_HANDED_FUNCTION(int, tcsendbreak, (int fd, int duration), (fd, duration))
-VT_HANDED_FUNCTION(int, posix_fallocate, (int fd, off_t offset, off_t length), (fd, offset, length))
+
+static int allocate(int fd, off_t offset, off_t length)
+{
+    int err = vt_real(posix_fallocate)(fd, offset, length);
+    vt_moved(-err); /* errno says nothing */
+    return err;
+}
+
+VT_EXPORT int posix_fallocate(int fd, off_t offset, off_t length)
+{
+    if (!vt_on() || !vt_is_virtual())
+        return vt_real(posix_fallocate)(fd, offset, length);
+    vt_cancel_point();
+    return VT_HANDED("posix_fallocate", allocate(fd, offset, length));
+}
 VT_ALIAS(posix_fallocate, posix_fallocate64);
 VT_HANDED_FUNCTION(int, fallocate, (int fd, int mode, off_t offset, off_t length), (fd, mode, offset, length))
 VT_ALIAS(fallocate, fallocate64);
+
+/* call, of libc's, as vt_moved wants it. */
+#define MOVED(call)                                                                                                            \
+    __extension__({                                                                                                            \
+        __typeof__(call) moved_ = (call);                                                                                      \
+        if (moved_ < 0)                                                                                                        \
+            vt_moved(-errno);                                                                                                  \
+        moved_;                                                                                                                \
+    })
+
+VT_EXPORT int ftruncate(int fd, off_t length)
+{
+    return vt_on() && vt_is_virtual() ? MOVED(vt_real(ftruncate)(fd, length)) : vt_real(ftruncate)(fd, length);
+}
+VT_ALIAS(ftruncate, ftruncate64);
+
+VT_EXPORT int truncate(const char *path, off_t length)
+{
+    return vt_on() && vt_is_virtual() ? MOVED(vt_real(truncate)(path, length)) : vt_real(truncate)(path, length);
+}
+VT_ALIAS(truncate, truncate64);
 
 VT_EXPORT int tcsetattr(int fd, int actions, const struct termios *to)
 {
@@ -513,7 +548,7 @@ static long await_ready(int fd, short events)
         long copy_ = (ready);                                                                                                  \
         if (copy_ == 0 || copy_ == VT_BLOCK) {                                                                                 \
             uint64_t start_ = vt_now();                                                                                        \
-            copy_ = copy_ == VT_BLOCK || (vt_fd_bits(out) & VT_FD_PIECEMEAL) ? VT_HANDED(what, call) : (call);                 \
+            copy_ = copy_ == VT_BLOCK || (vt_fd_bits(out) & VT_FD_PIECEMEAL) ? VT_HANDED(what, call) : MOVED(call);            \
             if (vt_now() - start_ > COPY_LONG_NS)                                                                              \
                 vt_fd_set(out, VT_FD_PIECEMEAL);                                                                               \
             else                                                                                                               \
@@ -530,7 +565,7 @@ VT_EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t n)
         return vt_real(sendfile)(out, in, offset, n);
     vt_cancel_point();
     if (n == 0 || (never_waits(in) && never_waits(out)))
-        return vt_real(sendfile)(out, in, offset, n);
+        return MOVED(vt_real(sendfile)(out, in, offset, n));
     /* Into a pipe it is splice; else what it could wait for is not taken (EINVAL). */
     long ready = vt_fd_kind(out) == VT_FD_PIPE ? await_ready(in, POLLIN) : 0;
     if (ready == 0)
@@ -555,7 +590,7 @@ static bool move_now(int in, int out, unsigned flags, long (*now)(const long *a)
     if (!waits) {
         *ret = now(a);
         if (*ret != -EAGAIN || nonblock) {
-            *ret = vt_result(*ret);
+            *ret = vt_result(vt_moved(*ret));
             return true;
         }
     }

@@ -304,6 +304,8 @@ long vt_call_number(long number, const long a[6])
     else if (number == SYS_fork || (number == SYS_clone && !(a[0] & (CLONE_VM | CLONE_SETTLS))))
         return vt_call_fork(number, a);
     ret = vt_sys6(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (vt_is_virtual())
+        vt_moved(ret);
     note(number, a, ret);
     return ret;
 }

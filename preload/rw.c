@@ -122,14 +122,13 @@ long vt_wait_in(int fd, const struct vt_io_req *req, uint64_t deadline, unsigned
     return ret;
 }
 
-__attribute__((noinline)) long vt_broken_pipe(void)
+__attribute__((noinline)) void vt_raised(int sig)
 {
     struct vt_thread *t = vt_self;
-    const uint64_t bit = UINT64_C(1) << (SIGPIPE - 1);
+    const uint64_t bit = UINT64_C(1) << (sig - 1);
     const struct timespec none = {0, 0};
-    if ((t->sigmask & bit) && vt_sys4(SYS_rt_sigtimedwait, (long)&bit, 0, (long)&none, sizeof bit) == SIGPIPE)
+    if ((t->sigmask & bit) && vt_sys4(SYS_rt_sigtimedwait, (long)&bit, 0, (long)&none, sizeof bit) == sig)
         atomic_fetch_or_explicit(&t->pending, bit, memory_order_relaxed);
-    return -EPIPE;
 }
 
 /* Transfers that wait for room, by descriptor. */
@@ -403,8 +402,10 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
             out.futile = 0;
             continue;
         }
-        if (ret != -EAGAIN)
+        if (ret != -EAGAIN) {
+            vt_moved(ret); /* a pipe raises SIGPIPE although some bytes are out */
             return done ? done : ret;
+        }
         ret = vt_out_wait(&out, done);
         if (ret == VT_RETRY) {
             struct iovec rest = {(char *)iov->iov_base + begun, iov->iov_len - begun};
@@ -698,8 +699,7 @@ static long write_call(int fd, const void *buf, size_t n)
 
 long vt_call_write(int fd, const void *buf, size_t n)
 {
-    long ret = write_call(fd, buf, n);
-    return ret == -EPIPE ? vt_broken_pipe() : ret;
+    return vt_moved(write_call(fd, buf, n));
 }
 
 /* Whether the kernel is to judge the arguments: it would refuse them, or there is nothing to move. */
@@ -746,8 +746,7 @@ static long writev_call(int fd, const struct iovec *iov, int count)
 
 long vt_call_writev(int fd, const struct iovec *iov, int count)
 {
-    long ret = writev_call(fd, iov, count);
-    return ret == -EPIPE ? vt_broken_pipe() : ret;
+    return vt_moved(writev_call(fd, iov, count));
 }
 
 long vt_call_pread(int fd, void *buf, size_t n, off_t offset)
@@ -764,7 +763,7 @@ static bool within_limit(off_t end)
     return vt_sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)limit) == 0 && (uint64_t)end <= limit[0];
 }
 
-long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset)
+static long pwrite_call(int fd, const void *buf, size_t n, off_t offset)
 {
     if (vt_fd_kind(fd) != VT_FD_FILE)
         return vt_sys4(SYS_pwrite64, fd, (long)buf, (long)n, offset);
@@ -779,13 +778,23 @@ long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset)
     return FILE_CALL("write to a file", fd, vt_sys4(SYS_pwrite64, fd, (long)buf, (long)n, offset));
 }
 
-static long file_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+long vt_call_pwrite(int fd, const void *buf, size_t n, off_t offset)
+{
+    return vt_moved(pwrite_call(fd, buf, n, offset));
+}
+
+static long file_pwritev2_call(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
     if ((flags & RWF_NOWAIT) || vt_fd_kind(fd) != VT_FD_FILE)
         return vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags);
     if (flags & (RWF_DSYNC | RWF_SYNC))
         return VT_HANDED_CALL("write to a file", vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags));
     return FILE_CALL("write to a file", fd, vt_sys6(SYS_pwritev2, fd, (long)iov, count, offset, offset, flags));
+}
+
+static long file_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+    return vt_moved(file_pwritev2_call(fd, iov, count, offset, flags));
 }
 
 long vt_call_preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
@@ -809,7 +818,7 @@ long vt_call_pwritev2(int fd, const struct iovec *iov, int count, off_t offset, 
     if (offset == -1 && !(flags & RWF_NOWAIT) && !VT_AS_IS(fd) && !odd_vector(iov, count)) {
         enum vt_fd_kind kind = vt_fd_kind(fd);
         if (kind != VT_FD_FILE && kind != VT_FD_UNKNOWN)
-            return stream_writev(fd, iov, count, flags);
+            return vt_moved(stream_writev(fd, iov, count, flags));
     }
     return file_pwritev2(fd, iov, count, offset, flags);
 }

@@ -350,8 +350,7 @@ static long sendto_call(int fd, const void *buf, size_t n, int flags, const stru
 
 long vt_call_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t length)
 {
-    long ret = sendto_call(fd, buf, n, flags, addr, length);
-    return ret == -EPIPE ? vt_broken_pipe() : ret;
+    return vt_moved(sendto_call(fd, buf, n, flags, addr, length));
 }
 
 /* Sends what is left of msg, of which done bytes (more than 0) are out: its control data with them. */
@@ -428,14 +427,13 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
 
 long vt_call_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-    long ret = sendmsg_call(fd, msg, flags);
-    return ret == -EPIPE ? vt_broken_pipe() : ret;
+    return vt_moved(sendmsg_call(fd, msg, flags));
 }
 
 long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
 {
     if ((flags & MSG_DONTWAIT) || VT_AS_IS(fd) || count == 0)
-        return vt_sys4(SYS_sendmmsg, fd, (long)msgs, count, flags);
+        return vt_moved(vt_sys4(SYS_sendmmsg, fd, (long)msgs, count, flags));
     if (count > 1024)
         count = 1024; /* as the kernel does */
     unsigned done = 0;
@@ -455,8 +453,10 @@ long vt_call_sendmmsg(int fd, struct mmsghdr *msgs, unsigned count, int flags)
             }
             continue;
         }
-        if (!would_block(ret))
+        if (!would_block(ret)) {
+            vt_moved(ret);
             return done ? (long)done : ret;
+        }
         ret = vt_call_sendmsg(fd, &msgs[done].msg_hdr, flags);
         if (ret < 0)
             return done ? (long)done : ret;

@@ -198,6 +198,13 @@ static enum way before_wide_input(FILE *fp)
     return slow(fp) ? handed_or_timed(fp) : DIRECT;
 }
 
+/* A call on the stream has been made: what it may have raised, by an error of which only the stream tells. */
+static inline void moved(const FILE *fp)
+{
+    if (__builtin_expect(fp->_flags & ERR_SEEN, 0))
+        vt_moved(-errno);
+}
+
 /* The body of a function on a stream: the way is looked for unless quick holds. */
 #define BODY(name, arguments, fp, quick, choose, failure)                                                                      \
     if (!vt_on() || !vt_is_virtual())                                                                                          \
@@ -209,11 +216,12 @@ static enum way before_wide_input(FILE *fp)
     enum way way_ = (choose);                                                                                                  \
     if (way_ == FAILED)                                                                                                        \
         return failure;                                                                                                        \
-    if (way_ == DIRECT)                                                                                                        \
-        return vt_real(name) arguments;                                                                                        \
-    uint64_t start_ = vt_now();                                                                                                \
-    __auto_type ret_ = way_ == TIMED ? vt_real(name) arguments : VT_HANDED(#name, vt_real(name) arguments);                    \
-    took(fp, start_);                                                                                                          \
+    uint64_t start_ = way_ == DIRECT ? 0 : vt_now();                                                                           \
+    __auto_type ret_ = way_ != HANDED ? vt_real(name) arguments : VT_HANDED(#name, vt_real(name) arguments);                   \
+    if (way_ != HANDED)                                                                                                        \
+        moved(fp);                                                                                                             \
+    if (start_)                                                                                                                \
+        took(fp, start_);                                                                                                      \
     return ret_;
 
 #define FUNCTION(type, name, parameters, arguments, fp, quick, choose, failure)                                                \
@@ -448,19 +456,30 @@ static bool slow_descriptor(int fd)
     return kind != VT_FD_FILE && kind != VT_FD_UNKNOWN && !VT_AS_IS(fd) && !vt_poll_now(fd, POLLOUT) && !vt_fd_nonblocking(fd);
 }
 
+static int printed(int ret)
+{
+    if (ret < 0)
+        vt_moved(-errno);
+    return ret;
+}
+
 int __vdprintf_chk(int fd, int flag, const char *restrict format, va_list list);
 
 VT_EXPORT int vdprintf(int fd, const char *restrict format, va_list list)
 {
-    if (!vt_on() || !vt_is_virtual() || !slow_descriptor(fd))
+    if (!vt_on() || !vt_is_virtual())
         return vt_real(vdprintf)(fd, format, list);
+    if (!slow_descriptor(fd))
+        return printed(vt_real(vdprintf)(fd, format, list));
     return VT_HANDED("dprintf", vt_real(vdprintf)(fd, format, list));
 }
 
 VT_EXPORT int __vdprintf_chk(int fd, int flag, const char *restrict format, va_list list)
 {
-    if (!vt_on() || !vt_is_virtual() || !slow_descriptor(fd))
+    if (!vt_on() || !vt_is_virtual())
         return vt_real(__vdprintf_chk)(fd, flag, format, list);
+    if (!slow_descriptor(fd))
+        return printed(vt_real(__vdprintf_chk)(fd, flag, format, list));
     return VT_HANDED("dprintf", vt_real(__vdprintf_chk)(fd, flag, format, list));
 }
 
@@ -583,7 +602,10 @@ VT_EXPORT int fclose(FILE *fp)
     }
     if (fd >= 0)
         vt_fd_forget(fd);
-    return vt_real(fclose)(fp);
+    int ret = vt_real(fclose)(fp);
+    if (ret < 0 && vt_is_virtual())
+        vt_moved(-errno);
+    return ret;
 }
 
 static FILE *opened(FILE *fp)
