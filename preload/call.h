@@ -175,8 +175,9 @@ void vt_out_fork_child(void);
 /* Whether fd reports any of events, or an error, now. */
 bool vt_poll_now(int fd, short events);
 
-/* Whether the descriptor is non-blocking as far as known: then calls are made as they are. */
-#define VT_AS_IS(fd) (vt_fd_bits(fd) & VT_FD_NONBLOCK)
+/* Whether the descriptor is known to be non-blocking: then calls are made as they are. Where others have the description too
+ * they may have changed it, and calls must not wait in the kernel for that, where nothing cancels them. */
+#define VT_AS_IS(fd) ((vt_fd_bits(fd) & (VT_FD_TRACKED | VT_FD_SHARED | VT_FD_NONBLOCK)) == (VT_FD_TRACKED | VT_FD_NONBLOCK))
 
 /* A call that was made with the place handed over has failed with EINTR: whether it is to be made again. The
  * kernel thread may still have requests under way in a ring, whose completion interrupts what it waits in as
@@ -216,6 +217,20 @@ static inline void vt_call_ended(void)
         point_;                                                                                                                \
     })
 #define VT_HANDED_POINT(what, call) VT_HANDED_CALL(what, VT_CALL_POINT(call))
+
+/* A call that is a cancellation point, made as it is, since it was seen that it would not wait. Where others have been faster,
+ * and it waits, the monitor hands the place over. */
+#define VT_SEEN_POINT(what, call)                                                                                              \
+    __extension__({                                                                                                            \
+        long seen_;                                                                                                            \
+        vt_self->wait_what = what;                                                                                             \
+        do {                                                                                                                   \
+            vt_wait_begins(vt_self);                                                                                           \
+            seen_ = VT_CALL_POINT(call);                                                                                       \
+        } while (seen_ == -EINTR && vt_handed_in_vain());                                                                      \
+        vt_self->wait_what = NULL;                                                                                             \
+        seen_;                                                                                                                 \
+    })
 
 /* call, an expression with the kernel's result, with the place handed over; evaluated again for an EINTR in
  * vain. */

@@ -297,8 +297,8 @@ static long readv_now(int fd, const struct iovec *iov, int count, int flags)
             return ret;
         vt_fd_set(fd, VT_FD_NO_NOWAIT_IN);
     }
-    /* Another reader may come in between; then the monitor will see to it. */
-    return vt_poll_now(fd, POLLIN) ? vt_sys3(SYS_readv, fd, (long)iov, count) : -EAGAIN;
+    /* Another reader may come in between. */
+    return vt_poll_now(fd, POLLIN) ? VT_SEEN_POINT("read", vt_sys3(SYS_readv, fd, (long)iov, count)) : -EAGAIN;
 }
 
 static long writev_now(int fd, const struct iovec *iov, int count, int flags)
@@ -314,8 +314,8 @@ static long writev_now(int fd, const struct iovec *iov, int count, int flags)
     /* A pipe that is ready takes PIPE_BUF bytes without blocking. */
     size_t n = iov->iov_len;
     if (count > 1 || (vt_fd_bits(fd) & VT_FD_KIND) != VT_FD_PIPE)
-        return vt_sys3(SYS_writev, fd, (long)iov, count);
-    return vt_sys3(SYS_write, fd, (long)iov->iov_base, (long)(n < 4096 ? n : 4096));
+        return VT_SEEN_POINT("write", vt_sys3(SYS_writev, fd, (long)iov, count));
+    return VT_SEEN_POINT("write", vt_sys3(SYS_write, fd, (long)iov->iov_base, (long)(n < 4096 ? n : 4096)));
 }
 
 bool vt_read_is_timed(int fd)
@@ -407,6 +407,8 @@ static long stream_writev(int fd, const struct iovec *iov, int count, int flags)
             return done ? done : ret;
         }
         ret = vt_out_wait(&out, done);
+        if (ret == -EAGAIN && !out.asked) /* non-blocking: the kernel knows whether that is the error */
+            return vt_sys3(SYS_writev, fd, (long)iov, count);
         if (ret == VT_RETRY) {
             struct iovec rest = {(char *)iov->iov_base + begun, iov->iov_len - begun};
             ret = VT_HANDED_POINT("write",
@@ -636,17 +638,6 @@ static long file_readv_here(int fd, const struct iovec *iov, int count)
 
 /* --- the calls -------------------------------------------------------------------------------------- */
 
-/* The kernel's call, which waits here if it waits. Where it has a time limit a request's completion ends it with EINTR. */
-#define UNKNOWN_CALL(call)                                                                                                     \
-    __extension__({                                                                                                            \
-        long unknown_;                                                                                                         \
-        do {                                                                                                                   \
-            vt_wait_begins(vt_self);                                                                                           \
-            unknown_ = (call);                                                                                                 \
-        } while (unknown_ == -EINTR && vt_handed_in_vain());                                                                   \
-        unknown_;                                                                                                              \
-    })
-
 long vt_call_read(int fd, void *buf, size_t n)
 {
     if (n == 0 || VT_AS_IS(fd))
@@ -663,7 +654,7 @@ long vt_call_read(int fd, void *buf, size_t n)
     case VT_FD_FILE:
         return file_read_here(fd, buf, n);
     case VT_FD_UNKNOWN:
-        return UNKNOWN_CALL(vt_sys3(SYS_read, fd, (long)buf, (long)n));
+        return VT_SEEN_POINT("read", vt_sys3(SYS_read, fd, (long)buf, (long)n));
     default: {
         struct iovec iov = {buf, n};
         return stream_readv(fd, &iov, 1, 0);
@@ -687,7 +678,7 @@ static long write_call(int fd, const void *buf, size_t n)
     case VT_FD_FILE:
         return FILE_CALL("write to a file", fd, vt_sys3(SYS_write, fd, (long)buf, (long)n));
     case VT_FD_UNKNOWN:
-        return vt_sys3(SYS_write, fd, (long)buf, (long)n);
+        return VT_SEEN_POINT("write", vt_sys3(SYS_write, fd, (long)buf, (long)n));
     default: {
         if (n == 0)
             return vt_sys3(SYS_write, fd, (long)buf, 0);

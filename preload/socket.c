@@ -68,6 +68,8 @@ static size_t recv_least(int fd, size_t n, int flags)
 static long peek_all(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *length)
 {
     for (;;) {
+        if (vt_fd_nonblocking(fd))
+            return vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length);
         long ret = VT_HANDED_POINT("recv", vt_sys6(SYS_recvfrom, fd, (long)buf, (long)n, flags, (long)addr, (long)length));
         /* Short at the end, for a handler, when the time is over; or because of our own requests. */
         if (ret <= 0 || (size_t)ret >= n || !vt_handed_in_vain() || vt_poll_now(fd, POLLRDHUP) ||
@@ -318,7 +320,7 @@ static long send_piece(struct vt_out *out, const void *buf, size_t n, int flags,
             out->futile = 0;
             continue;
         }
-        if (!would_block(ret))
+        if (!would_block(ret) || (ret == -EINPROGRESS && vt_fd_nonblocking(out->fd)))
             return some ? (long)done : ret;
         ret = vt_out_wait(out, some ? 1 : 0);
         if (ret == VT_RETRY) {
@@ -412,7 +414,7 @@ static long sendmsg_call(int fd, const struct msghdr *msg, int flags)
         if (ret > 0 && !complete(msg, ret)) {
             out.futile = 0;
             ret = send_rest(&out, msg, flags, ret);
-        } else if (would_block(ret)) {
+        } else if (would_block(ret) && !(ret == -EINPROGRESS && vt_fd_nonblocking(fd))) {
             ret = vt_out_wait(&out, 0);
             if (ret == 0)
                 continue;
@@ -516,9 +518,9 @@ long vt_call_accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags
     bool valid = !(flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (valid && !VT_AS_IS(fd) && vt_fd_kind(fd) == VT_FD_SOCKET && !vt_fd_nonblocking(fd) && !accept_is_ready(fd))
         ret = wait_to_accept(fd, addr, length, flags);
-    /* Should another take the connection in between, this blocks, and the monitor sees to it. */
+    /* Another may take the connection in between. */
     if (ret == VT_RETRY)
-        ret = vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags);
+        ret = VT_SEEN_POINT("accept", vt_sys4(SYS_accept4, fd, (long)addr, (long)length, flags));
     return ret < 0 ? ret : accepted(fd, (int)ret, flags);
 }
 
