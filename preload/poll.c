@@ -75,7 +75,9 @@ static long poll_one(struct pollfd *p, uint64_t deadline, unsigned flags)
             return 0;
         if (events == -EINTR)
             return -EINTR;
-        return vt_sys3(SYS_poll, (long)p, 1, 0); /* a bad descriptor, or one that is always ready */
+        /* A bad descriptor, or one that is always ready, if that was asked for; else only the time ends the wait. */
+        long ret = vt_sys3(SYS_poll, (long)p, 1, 0);
+        return ret || events != -EPERM ? ret : vt_io_poll(p, 1, deadline, flags, NULL);
     }
 }
 

@@ -1,6 +1,7 @@
 /* poll, ppoll, select, pselect and epoll by many threads: readiness, time-outs never early, hang-up, errors.
  */
 #include "check.h"
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -192,6 +193,27 @@ static void share(void)
     EXPECT(got, 200);
 }
 
+/* A file is always ready, but who asks for something else waits for the time to pass. */
+static void *files(void *arg)
+{
+    struct pollfd p = {.fd = SYS(open("/", O_RDONLY)), .events = POLLPRI};
+    struct timespec before, now;
+
+    for (int i = 0; i < 3; i++) {
+        SYS(clock_gettime(CLOCK_MONOTONIC, &before));
+        EXPECT(poll(&p, 1, 20), 0);
+        EXPECT(p.revents, 0);
+        SYS(clock_gettime(CLOCK_MONOTONIC, &now));
+        CHECK((now.tv_sec - before.tv_sec) * 1000000000 + now.tv_nsec - before.tv_nsec >= 20000000);
+        p.events = i ? 0 : POLLRDHUP;
+    }
+    p.events = POLLIN;
+    EXPECT(poll(&p, 1, -1), 1);
+    EXPECT(p.revents, POLLIN);
+    SYS(close(p.fd));
+    return arg;
+}
+
 int main(void)
 {
     begin(20);
@@ -206,5 +228,7 @@ int main(void)
     puts("states");
     share();
     puts("a shared epoll set");
+    join(start(files, NULL));
+    puts("files");
     return finish();
 }
