@@ -22,6 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#if !__GLIBC_PREREQ(2, 33)
+#define mallinfo2 mallinfo
+#endif
+
 #define STACK (64 << 10)
 #define TID   VT_TCB_TID_MIN
 
