@@ -43,7 +43,7 @@ struct sample {
     uint64_t living, parked, running, runnable, bound, blocked, kinds[WAITS];
     uint64_t created, peak;
     uint64_t places, idle, carriers, spares;
-    uint64_t mounts, direct, yields, steals, timers, sleeps, parks, parks_for[WAITS];
+    uint64_t mounts, direct, lodged, yields, steals, timers, sleeps, parks, parks_for[WAITS];
     uint64_t submissions, requests, batches, batch_most;
     uint64_t delay[DELAYS_MOST], delays, delay_most;
     uint64_t slots, slots_peak, resident_kb, reserved_kb;
@@ -114,6 +114,7 @@ static void read_places(struct sample *s)
             continue;
 #define GET(name) word_in(place, entry("stat." #name))
         s->direct += GET(direct);
+        s->lodged += GET(lodged);
         s->yields += GET(yields);
         s->steals += GET(steals);
         s->timers += GET(timers);
@@ -191,7 +192,7 @@ static void count_thread(struct sample *s, const uint8_t *t, bool mounted)
     } else if (mounted) {
         s->running++;
         s->blocked += word_in(t, entry("thread.wait_what")) != 0;
-    } else if (half_in(t, entry("thread.token")) == entry("token.blocked")) {
+    } else if (half_in(t, entry("thread.token")) >= entry("token.blocked")) {
         uint32_t number = half_in(t, entry("thread.wait_kind"));
         s->parked++;
         for (size_t k = 0; k < WAITS; k++)
@@ -381,6 +382,7 @@ static void print(const struct sample *s, const struct sample *b)
     printf("switches\n");
     row("mounts", s->mounts, old->mounts);
     row("  from thread to thread", s->direct, old->direct);
+    row("  of a lodger", s->lodged, old->lodged);
     row("yields", s->yields, old->yields);
     row("steals", s->steals, old->steals);
     row("timers expired", s->timers, old->timers);

@@ -253,7 +253,7 @@ static bool is_alive(const uint8_t *t)
 
 static bool is_parked(const uint8_t *t)
 {
-    return is_alive(t) && half(t, at.token) == at.is_blocked;
+    return is_alive(t) && half(t, at.token) >= at.is_blocked;
 }
 
 static bool saved_stack(const uint8_t *t, uint64_t *sp, uint64_t *size)
@@ -514,7 +514,7 @@ static void prepare_locks(size_t room)
 
 static void note_lock(uint32_t index, const uint8_t *t)
 {
-    if (half(t, at.token) != at.is_blocked)
+    if (half(t, at.token) < at.is_blocked)
         return;
     enum wait kind = kind_of(half(t, at.wait_kind));
     uint64_t on = word(t, at.wait_on);
@@ -614,7 +614,7 @@ static void describe(struct thread *t, uint32_t index)
     memcpy(t->name, d + at.name, sizeof t->name - 1);
     t->since = word(d, at.since);
     t->virtual = half(d, at.kind) == at.is_virtual;
-    if (half(d, at.token) == at.is_blocked)
+    if (half(d, at.token) >= at.is_blocked)
         describe_wait(t, d, index);
     if (!t->virtual) {
         if (t->wait != WAIT_NOTHING)

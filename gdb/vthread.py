@@ -108,7 +108,7 @@ class Thread:
         self.sp = get("sp", "Q")
         self.start = get("start", "Q")
         self.lo, self.hi = get("stack_lo", "Q"), get("stack_hi", "Q")
-        self.parked = get("token", "I") == engine.table["token.blocked"]
+        self.parked = get("token", "I") >= engine.table["token.blocked"]
         self.what = get("wait_what", "Q")
         self.kind, self.on = get("wait_kind", "I"), get("wait_on", "Q")
         self.name = data[at + engine.table["thread.name"] :][: engine.table["thread.name.size"]]

@@ -78,7 +78,7 @@ const struct vt_debug vt_debug =
                 NUMBER("thread.name.size", sizeof((struct vt_thread *)0)->name),
                 NUMBER("kind.virtual", VT_VIRTUAL),
                 NUMBER("kind.bound", VT_BOUND),
-                NUMBER("token.blocked", VT_BLOCKED),
+                NUMBER("token.blocked", VT_BLOCKED), /* or more */
 
                 /* What thread.wait_kind may be. */
                 NUMBER("wait.other", VT_WAIT_OTHER),
@@ -134,6 +134,7 @@ const struct vt_debug vt_debug =
                 /* Counters: of each place, 64 bits each unless it says otherwise, written by who attends it; the
                    others as stats.h, slot.h and stock.h say. */
                 OFFSET("stat.direct", vt_place, stats.direct),
+                OFFSET("stat.lodged", vt_place, stats.lodged),
                 OFFSET("stat.parks", vt_place, stats.parks), /* an array, by the numbers of wait.* */
                 OFFSET("stat.yields", vt_place, stats.yields),
                 OFFSET("stat.steals", vt_place, stats.steals),

@@ -34,11 +34,16 @@ static void now_blocked(struct vt_carrier *c, void *arg)
 {
     struct vt_thread *t = arg;
     uint32_t none = VT_NO_PERMIT;
-    (void)c;
     vt_chaos();
     /* A signal that was put off on the way here is to be taken now: this block is over. The permit, if any, stays. */
     if (!t->settling && atomic_load_explicit(&t->deferred, memory_order_relaxed)) {
-        vt_ready(t);
+        if (c->lodger != t)
+            vt_ready(t);
+        return;
+    }
+    if (c->lodger == t) {
+        /* Its carrier looks whether it still says so. */
+        atomic_compare_exchange_strong_explicit(&t->token, &none, VT_LODGED, memory_order_acq_rel, memory_order_relaxed);
         return;
     }
     /* Release: t's context, saved by the switch, is seen by whoever unblocks it. */
@@ -57,6 +62,12 @@ static bool take_permit(struct vt_thread *t)
                                                    memory_order_relaxed);
 }
 
+/* Whether what ends a wait mostly comes from the ring or the timers of the place where it began. */
+static bool ended_by_carrier(uint32_t kind)
+{
+    return kind == VT_WAIT_RING || kind == VT_WAIT_READY || kind == VT_WAIT_POLL || kind == VT_WAIT_SLEEP;
+}
+
 static void block_virtual(struct vt_thread *t, uint64_t deadline)
 {
     struct vt_place *p = atomic_load_explicit(&t->carrier->place, memory_order_relaxed);
@@ -68,7 +79,10 @@ static void block_virtual(struct vt_thread *t, uint64_t deadline)
     if (deadline != VT_NEVER)
         vt_timer_arm(p, t, deadline);
     vt_chaos();
-    vt_unmount(t, now_blocked);
+    if (p && ended_by_carrier(t->wait_kind))
+        vt_unmount_lodging(t, now_blocked);
+    else
+        vt_unmount(t, now_blocked);
     vt_chaos();
     if (deadline != VT_NEVER)
         vt_timer_disarm(t);
@@ -153,13 +167,19 @@ static void unblock(struct vt_thread *t, bool many)
             /* It is ours alone: whoever else unblocks it now finds a permit. The wake-up itself is the permit. */
             atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
             vt_chaos();
-            if (many || (me->carrier && me == &me->carrier->self)) /* the carrier's loop wakes many */
+            if (many || vt_in_loop(me)) /* the carrier's loop wakes many */
                 vt_ready_last(t);
             else
                 vt_ready(t);
         } else {
             vt_sys_futex_wake(&t->token, 1);
         }
+    } else if (old == VT_LODGED && t != me) {
+        /* Its carrier may have gone on with others meanwhile, and seen the permit: then another one is called in vain. */
+        struct vt_place *p = atomic_load_explicit(&t->carrier->place, memory_order_acquire);
+        vt_chaos();
+        if (p)
+            vt_wake_place(p);
     }
     vt_leave(me);
 }

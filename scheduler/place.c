@@ -134,7 +134,8 @@ void vt_run_after(struct vt_carrier *c)
     }
 }
 
-void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
+static inline __attribute__((always_inline)) void unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *),
+                                                          bool lodge)
 {
     struct vt_carrier *c = t->carrier;
     struct vt_place *p = atomic_load_explicit(&c->place, memory_order_relaxed);
@@ -155,15 +156,27 @@ void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
         vt_chaos();
         vt_context_switch(&t->ctx, &next->ctx, next->tp);
     } else {
+        if (lodge && p)
+            c->lodger = t;
         atomic_store_explicit(&c->mounted, NULL, memory_order_relaxed);
         vt_chaos();
-        vt_context_switch(&t->ctx, &c->ctx, c->tp);
+        vt_context_switch(&t->ctx, &c->ctx, c->lodger ? t->tp : c->tp);
     }
     vt_chaos();
     c = t->carrier;
     vt_run_after(c);
     vt_chaos();
     vt_mask_mounted(c, t);
+}
+
+void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
+{
+    unmount(t, after, false);
+}
+
+void vt_unmount_lodging(struct vt_thread *t, void (*after)(struct vt_carrier *, void *))
+{
+    unmount(t, after, true);
 }
 
 void vt_mask_mounted(struct vt_carrier *c, struct vt_thread *t)
@@ -554,6 +567,27 @@ static bool spin(struct vt_carrier *c, struct vt_place *p)
     return false;
 }
 
+/* Whether the lodger of c, if there is one, has been unblocked. */
+static bool lodger_called(const struct vt_carrier *c)
+{
+    return c->lodger && atomic_load_explicit(&c->lodger->token, memory_order_acquire) != VT_LODGED;
+}
+
+/* In the context of the thread that runs after it: another carrier may run it from here on. */
+static void lodger_leaves(struct vt_carrier *c, void *arg)
+{
+    struct vt_thread *t = arg;
+    uint32_t lodged = VT_LODGED;
+    (void)c;
+    vt_chaos();
+    /* Release: as in park.c. */
+    if (!atomic_compare_exchange_strong_explicit(&t->token, &lodged, VT_BLOCKED, memory_order_acq_rel, memory_order_acquire)) {
+        vt_chaos();
+        atomic_store_explicit(&t->token, VT_NO_PERMIT, memory_order_relaxed);
+        vt_ready(t);
+    }
+}
+
 /* Sleeps until there may be something to do. First it says so, then it looks once more: whoever makes a thread runnable
  * first queues it, then looks for idle places. */
 static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
@@ -569,7 +603,7 @@ static void sleep_idle(struct vt_carrier *c, struct vt_place *p)
     vt_chaos();
     if (__builtin_expect(c->put_off != 0, 0))
         vt_signal_give_back(c, UINT64_MAX);
-    if (!work_elsewhere(p) && !vt_ring_ready(p)) { /* mail for the ring comes like threads do */
+    if (!work_elsewhere(p) && !vt_ring_ready(p) && !lodger_called(c)) { /* mail for the ring comes like threads do */
         uint64_t before = vt_now();
         p->stats.sleeps++;
         vt_chaos();
@@ -615,6 +649,13 @@ struct vt_thread *vt_find(struct vt_carrier *c, struct vt_place *p)
         uint64_t due = atomic_load_explicit(&p->due, memory_order_relaxed), now;
         if (due != VT_NEVER && (p->clock = now = vt_now()) >= due)
             expire_timers(p, now);
+        if (lodger_called(c)) {
+            t = c->lodger;
+            /* The permit is the wake-up itself; what was unblocked before this the thread sees when it looks. */
+            atomic_exchange_explicit(&t->token, VT_NO_PERMIT, memory_order_acquire);
+            p->stats.lodged++;
+            break;
+        }
         size_t share = vt_globq_len(&vt_sched.globq) / vt_sched.nplaces + 1;
         if ((t = pick(p)) || (t = (struct vt_thread *)take_global(p, share < 64 ? share : 64)) || (t = steal(c, p)))
             break;
@@ -637,6 +678,11 @@ void vt_run(struct vt_carrier *c, struct vt_place *p, struct vt_thread *t)
 {
     if (__builtin_expect(vt_cpu_kept, 0))
         vt_cpu_begin(c);
+    if (c->lodger && c->lodger != t) {
+        c->after = lodger_leaves;
+        c->after_arg = c->lodger;
+    }
+    c->lodger = NULL;
     mount(c, p, t);
     vt_context_switch(&c->ctx, &t->ctx, t->tp);
     vt_run_after(c);

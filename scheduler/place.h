@@ -30,6 +30,7 @@ struct vt_ring;
 #define VT_DELAYS 40 /* bucket n: below 2^n ns, and not below half of that */
 struct vt_place_stats {
     uint64_t direct;    /* threads mounted straight from another one */
+    uint64_t lodged;    /* threads mounted again whose thread pointer was still set */
     uint64_t parks[16]; /* threads that blocked, by enum vt_wait_kind */
     uint64_t yields;
     uint64_t steals;      /* threads taken from other places */
@@ -104,6 +105,7 @@ struct vt_carrier {
     struct vt_thread self;                      /* its own context's descriptor; a kernel thread */
     struct vt_context ctx;                      /* its own context, while it runs a virtual thread */
     void *tp;                                   /* its own thread pointer */
+    struct vt_thread *lodger;                   /* whose thread pointer its own context uses instead, or NULL */
     struct vt_place *_Atomic place;             /* what it attends, or NULL */
     struct vt_thread *_Atomic mounted;          /* the virtual thread that it runs, or NULL */
     bool searching;                             /* counted in vt_sched.searching */
@@ -200,6 +202,19 @@ void vt_ready_last(struct vt_thread *t);
 /* Leaves the calling virtual thread, which is in a section; after(carrier, t) runs in the context that comes next, when
  * the stack has been left. Returns when t is mounted again. */
 void vt_unmount(struct vt_thread *t, void (*after)(struct vt_carrier *, void *));
+
+/* The same where mostly the calling carrier finds out itself that t can go on, from its ring or its timers: t, blocked, may
+ * become the carrier's lodger. The carrier's own context then runs with the thread pointer of t, which it need not set when t
+ * comes next, and sets once when another thread does: each time a system call where the processor has no instruction for it.
+ * Until then nobody else runs t: after sets VT_LODGED in place of VT_BLOCKED when the lodger of its carrier is t, and who
+ * unblocks it calls the carrier. */
+void vt_unmount_lodging(struct vt_thread *t, void (*after)(struct vt_carrier *, void *));
+
+/* Whether the calling thread or carrier, me, is in a carrier's own context. */
+static inline bool vt_in_loop(const struct vt_thread *me)
+{
+    return me->carrier && !atomic_load_explicit(&me->carrier->mounted, memory_order_relaxed);
+}
 
 /* Sees to it that the kernel thread of c has the mask of t, which has just been mounted. In a section. */
 void vt_mask_mounted(struct vt_carrier *c, struct vt_thread *t);

@@ -53,6 +53,8 @@ bool vt_signal_put_off(int sig, siginfo_t *info, void *context)
         return true;
     }
     struct vt_carrier *c = t->carrier;
+    if (vt_in_loop(t))
+        t = &c->self; /* if it still goes by its lodger's thread pointer */
     /* A kernel thread that has left its section, and still has to set back its mask, is not to record another one. */
     if (atomic_load_explicit(&t->crit, memory_order_relaxed) == 0 &&
         (c || !atomic_load_explicit(&t->deferred, memory_order_relaxed)))

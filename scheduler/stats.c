@@ -65,6 +65,7 @@ static void line(int fd, const char *key, uint64_t value)
 static void add(struct vt_place_stats *sum, const struct vt_place_stats *s)
 {
     sum->direct += s->direct;
+    sum->lodged += s->lodged;
     for (unsigned i = 0; i < sizeof s->parks / sizeof *s->parks; i++)
         sum->parks[i] += s->parks[i];
     sum->yields += s->yields;
@@ -160,6 +161,7 @@ void vt_stats_print(void)
     line(fd, "threads living at the peak", atomic_load_explicit(&peak, memory_order_relaxed));
     line(fd, "mounts", mounts);
     line(fd, "mounts from thread to thread", sum.direct);
+    line(fd, "mounts of a lodger", sum.lodged);
     print_parks(fd, &sum);
     line(fd, "yields", sum.yields);
     line(fd, "steals", sum.steals);

@@ -35,6 +35,7 @@ enum vt_token {
     VT_NO_PERMIT = 0,
     VT_PERMIT = 1,
     VT_BLOCKED = 2, /* without a permit, and off its stack: an unblock makes it runnable */
+    VT_LODGED = 3,  /* the same, but its thread pointer is still its carrier's: only that carrier runs it (place.h) */
 };
 
 /* What a descriptor's life word says; see life.c. */

@@ -88,7 +88,8 @@ static void context_switch(struct vt_context *save, const struct vt_context *loa
     ucontext_t self;
 
     save->sp = &self;
-    vt_arch_set_tp(tp);
+    if (tp != vt_arch_tp())
+        vt_arch_set_tp(tp);
     if (swapcontext(&self, load->sp))
         __builtin_trap();
 }

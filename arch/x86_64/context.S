@@ -97,12 +97,16 @@
     wrfsbase %rdx
 .endm
 
-/* The system call clobbers rax, rcx and r11 only. It cannot fail: the address is a user-space one. */
+/* The word at the thread pointer is its own address. The system call clobbers rax, rcx and r11 only, and cannot fail: the
+ * address is a user-space one. */
 .macro SET_TP_PRCTL
+    cmpq    %fs:0, %rdx
+    je      5f
     movl    $NR_ARCH_PRCTL, %eax
     movl    $ARCH_SET_FS, %edi
     movq    %rdx, %rsi
     syscall
+5:
 .endm
 
     .text

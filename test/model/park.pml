@@ -6,6 +6,8 @@
  * as before a call that blocks, and may take one back. Every interleaving must end with all units taken, and no thread is
  * ever runnable twice.
  *
+ * With LODGERS defined a thread that blocks may stay with its carrier, which alone runs it until it has run another one.
+ *
  * With WITHOUT_... defined one step is left out, and a check must find that: see CMakeLists.txt. */
 
 #ifndef THREADS
@@ -29,6 +31,7 @@
 #define NO_PERMIT 0
 #define PERMIT 1
 #define BLOCKED 2
+#define LODGED 3
 
 byte token[THREADS];
 byte units[THREADS], taken[THREADS];
@@ -43,6 +46,8 @@ bool searching;
 
 byte place[CARRIERS] = NONE; /* the carrier's place */
 bool spare[CARRIERS], woken[CARRIERS], seeks[CARRIERS];
+byte lodger[CARRIERS] = NONE; /* whose thread pointer the carrier's own context has */
+byte home[THREADS];           /* the thread's carrier */
 
 /* What each process needs while it is in an inline below: the place and the carrier that it has found. */
 #define LOCALS byte vp = NONE, vc = NONE; bool found
@@ -153,7 +158,15 @@ inline ready(t) {
 
 inline unblock(t) {
     if
-    :: atomic { token[t] != BLOCKED -> token[t] = PERMIT }
+    :: atomic { token[t] != BLOCKED && token[t] != LODGED -> token[t] = PERMIT }
+    :: atomic { token[t] == LODGED -> token[t] = PERMIT };
+#ifndef WITHOUT_LODGERS_CALL
+        if
+        :: place[home[t]] == 0 -> wake_place(0)
+        :: place[home[t]] == 1 -> wake_place(1)
+        :: else
+        fi
+#endif
 #ifndef WITHOUT_ORDER
     :: atomic { token[t] == BLOCKED -> token[t] = PERMIT }; token[t] = NO_PERMIT; ready(t)
 #else
@@ -161,6 +174,8 @@ inline unblock(t) {
 #endif
     fi
 }
+
+#define lodger_called(c) (lodger[c] != NONE && token[lodger[c]] != LODGED)
 
 inline set_idle(p) {
     atomic { idle[p] = true; called[p] = false; nidle++ }
@@ -188,9 +203,10 @@ inline give_away(p) {
 proctype carrier(byte c)
 {
     LOCALS;
-    byte p = NONE, t = NONE;
+    byte p = NONE, t = NONE, l = NONE;
     do
     :: place[c] == NONE -> /* become_spare */
+        assert(lodger[c] == NONE);
         woken[c] = false;
         spare[c] = true;
 #ifndef WITHOUT_ADOPTION
@@ -202,12 +218,33 @@ end_spare:
         p = place[c];
         atomic {
             if
-            :: queue?t -> runnable[t] = false; running[t] = true
-            :: empty(queue) -> t = NONE
+            :: lodger_called(c) -> t = lodger[c]
+            :: !lodger_called(c) && nempty(queue) -> queue?t; runnable[t] = false
+            :: !lodger_called(c) && empty(queue) -> t = NONE
+            fi;
+            if
+            :: t != NONE -> assert(!running[t]); running[t] = true
+            :: else
             fi
         };
         if
+        :: t != NONE && t == lodger[c] -> token[t] = NO_PERMIT; lodger[c] = NONE
+        :: else
+        fi;
+        if
         :: t != NONE ->
+            /* Mounted, and in its context. */
+            home[t] = c;
+            if
+            :: lodger[c] != NONE ->
+                atomic { l = lodger[c]; lodger[c] = NONE };
+                if
+                :: atomic { token[l] == LODGED -> token[l] = BLOCKED }
+                :: token[l] != LODGED -> token[l] = NO_PERMIT; ready(l)
+                fi;
+                l = NONE
+            :: else
+            fi;
             if
             :: seeks[c] ->
                 seeks[c] = false;
@@ -234,6 +271,14 @@ end_spare:
             :: units[t] == 0 && token[t] != PERMIT ->
                 if
                 :: atomic { token[t] == NO_PERMIT -> running[t] = false; token[t] = BLOCKED }
+#ifdef LODGERS
+                :: place[c] != NONE ->
+                    lodger[c] = t;
+                    if
+                    :: atomic { token[t] == NO_PERMIT -> running[t] = false; token[t] = LODGED }
+                    :: atomic { token[t] != NO_PERMIT -> running[t] = false }
+                    fi
+#endif
                 :: atomic { token[t] != NO_PERMIT -> running[t] = false };
                     token[t] = NO_PERMIT;
                     ready(t)
@@ -276,7 +321,12 @@ end_spare:
             if
 #ifndef WITHOUT_RECHECK
             :: nempty(queue)
+#ifndef WITHOUT_LODGERS_LOOK
+            :: lodger_called(c)
+            :: empty(queue) && !lodger_called(c) ->
+#else
             :: empty(queue) ->
+#endif
 #else
             :: true ->
 #endif
