@@ -170,21 +170,25 @@ struct sleeper {
     unsigned flags;
 };
 
+static struct vt_thread *_Atomic sleeping[16]; /* by id */
+
 static void *park_once(void *arg)
 {
     struct sleeper *s = arg;
+    atomic_store(&sleeping[s->id], vt_current());
     EQUALS(vt_park(&word, 0, VT_NEVER, s->bits, s->flags), s->expected);
     order[atomic_fetch_add(&steps, 1)] = s->id;
     return NULL;
 }
 
-/* Whether so many wait; they have been queued then. */
-static void await_waiters(struct vt_thread **threads, pthread_t *kernel, unsigned n)
+/* Until those with ids less than n wait; they have been queued then. */
+static void await_waiters(unsigned n)
 {
-    (void)kernel;
-    for (unsigned i = 0; i < n; i++)
-        while (threads[i] && threads[i]->wait_on != (const void *)&word)
+    for (unsigned i = 0; i < n; i++) {
+        struct vt_thread *t;
+        while (!(t = atomic_load(&sleeping[i])) || *(const void *volatile *)&t->wait_on != (const void *)&word)
             usleep(100);
+    }
 }
 
 /* Kernel and virtual threads stand in one queue, in their order. */
@@ -199,11 +203,10 @@ START_TEST(one_queue)
         sleepers[i] = (struct sleeper){.bits = VT_BITS_ALL, .id = i};
         if (i % 3 == 2) {
             ck_assert_int_eq(pthread_create(&kernel[i], NULL, park_once, &sleepers[i]), 0);
-            usleep(20000);
         } else {
             threads[i] = spawn(park_once, &sleepers[i]);
-            await_waiters(threads, kernel, i + 1);
         }
+        await_waiters(i + 1);
     }
     for (unsigned i = 0; i < N; i++) {
         ck_assert_uint_eq(vt_unpark(&word, 1, VT_BITS_ALL), 1);
@@ -230,7 +233,7 @@ START_TEST(bits)
     for (unsigned i = 0; i < N; i++) {
         sleepers[i] = (struct sleeper){.bits = i % 2 ? 2 : 5, .id = i};
         threads[i] = spawn(park_once, &sleepers[i]);
-        await_waiters(threads, NULL, i + 1);
+        await_waiters(i + 1);
     }
     ck_assert_uint_eq(vt_unpark(&word, UINT32_MAX, 8), 0);
     ck_assert_uint_eq(vt_unpark(&word, UINT32_MAX, 2), 3);
@@ -260,7 +263,7 @@ START_TEST(interruptions)
     unsigned woken = 0;
     for (unsigned i = 0; i < N; i++) {
         threads[i] = spawn(park_once, &sleepers[i]);
-        await_waiters(threads, NULL, i + 1);
+        await_waiters(i + 1);
     }
     for (unsigned i = 0; i < N; i++) {
         atomic_fetch_or(&threads[i]->interrupt, why[i < 6 ? i / 3 : 2]);
@@ -386,7 +389,7 @@ START_TEST(requeued)
     for (unsigned i = 0; i < N; i++) {
         sleepers[i] = (struct sleeper){.bits = VT_BITS_ALL, .id = i};
         threads[i] = spawn(park_once, &sleepers[i]);
-        await_waiters(threads, NULL, i + 1);
+        await_waiters(i + 1);
     }
     ck_assert_int_eq(vt_unpark_requeue((const void *)&word, (const void *)&other, 1, 9, no, NULL, &woken), -1);
     ck_assert_uint_eq(woken, 0);
