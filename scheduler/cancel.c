@@ -54,7 +54,7 @@ static void on_cancel(int sig, siginfo_t *info, void *context)
     struct vt_thread *t = vt_self;
     int saved = errno;
     if (t && t->carrier) {
-        if (t == &t->carrier->self)
+        if (t == &t->carrier->self || vt_in_loop(t))
             return; /* the thread that it was for has left; it looks when it leaves its section */
         if (atomic_load_explicit(&t->crit, memory_order_relaxed) != 0 || t->lent || t->shielded) {
             atomic_store_explicit(&t->deferred, 1, memory_order_seq_cst);

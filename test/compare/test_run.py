@@ -126,6 +126,8 @@ class End(unittest.TestCase):
         out, _, result = self.compare("--warm-up", "0", "--", os.environ["STATIC_SLEEP"], "1.5", status=1)
         self.assertIn("seen in no process", out)
         self.assertFalse(result["points"][0]["library_seen"])
+        out, _, _ = self.compare("--warm-up", "0", "--", os.environ["STATIC_SLEEP"], "0.2")
+        self.assertRegex(out, "not seen on the preloaded side|seen in no process")
 
     def test_timeout(self):
         pids = self.path("pids")

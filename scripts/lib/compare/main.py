@@ -1,4 +1,5 @@
 """From the command line to the report."""
+import os
 import signal
 import sys
 
@@ -38,10 +39,13 @@ def main(arguments, root):
     except Stopped as signalled:
         stopped = signalled.number
     sys.stdout.reconfigure(errors="replace")
-    if campaign.points:
-        for line in report.text(campaign):
-            print(line)
-        sys.stdout.flush()
+    try:
+        if campaign.points:
+            for line in report.text(campaign):
+                print(line)
+            sys.stdout.flush()
+    except BrokenPipeError:  # who reads has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     failed = any(point.wrong() for point in campaign.points) or (campaign.counter and campaign.counter.tool is None)
     try:
         if options.json:

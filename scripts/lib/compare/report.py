@@ -117,6 +117,9 @@ def remarks(campaign, point):
     if point.unseen():
         yield "the library was seen in no process of the preloaded side: the two sides are the same (scripts/vthread %s says why)" % \
             shlex.quote(options.command[0])
+    elif not point.library_seen and point.runs["preloaded"]:
+        yield "the library was not seen on the preloaded side, whose runs were short: scripts/vthread %s says whether it can be " \
+            "taken over" % shlex.quote(options.command[0])
     if options.same_output:
         if point.output:
             yield "OUTPUT: " + point.output
