@@ -175,8 +175,11 @@ static void unblock(struct vt_thread *t, bool many)
             vt_sys_futex_wake(&t->token, 1);
         }
     } else if (old == VT_LODGED && t != me) {
-        /* Its carrier may have gone on with others meanwhile, and seen the permit: then another one is called in vain. */
-        struct vt_place *p = atomic_load_explicit(&t->carrier->place, memory_order_acquire);
+        vt_chaos();
+        /* Its carrier may have seen the permit meanwhile: then another one is called in vain; or none, where t has ended and its
+         * descriptor waits for the next thread. */
+        struct vt_carrier *home = __atomic_load_n(&t->carrier, __ATOMIC_RELAXED);
+        struct vt_place *p = home ? atomic_load_explicit(&home->place, memory_order_acquire) : NULL;
         vt_chaos();
         if (p)
             vt_wake_place(p);
