@@ -176,8 +176,8 @@ static void unblock(struct vt_thread *t, bool many)
         }
     } else if (old == VT_LODGED && t != me) {
         vt_chaos();
-        /* Its carrier may have seen the permit meanwhile: then another one is called in vain; or none, where t has ended and its
-         * descriptor waits for the next thread. */
+        /* Its carrier may have seen the permit meanwhile: then another one is called in vain; or none, where t has ended and
+         * its descriptor is another thread's. */
         struct vt_carrier *home = __atomic_load_n(&t->carrier, __ATOMIC_RELAXED);
         struct vt_place *p = home ? atomic_load_explicit(&home->place, memory_order_acquire) : NULL;
         vt_chaos();
